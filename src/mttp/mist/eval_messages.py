@@ -50,7 +50,9 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str]]:
     """Yield the evaluation messages of a span, as payload and message id; most spans have none."""
     if a.EVAL_SUITE_NAME not in span.attributes:
         return
-    id = str(span.attributes.get(a.MESSAGE_ID, _id(span)))
+    sample = span.attributes.get(a.EVAL_SAMPLE_INDEX)
+    own_id = span.trace_id + span.span_id + ("" if sample is None else f"-{sample}")
+    id = str(span.attributes.get(a.MESSAGE_ID, own_id))
     kind = kinds.kind(span)
     if kind == names.EVAL_RUN_START:
         yield _run(span), id
@@ -58,47 +60,42 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str]]:
         yield _result(span), id
 
 
-def _id(span: SpanRecord) -> str:
-    sample = span.attributes.get(a.EVAL_SAMPLE_INDEX)
-    return span.trace_id + span.span_id + ("" if sample is None else f"-{sample}")
-
-
 def _run(span: SpanRecord) -> EvalRun:
-    found = span.attributes
-    tags = dict(str(pair).partition("=")[::2] for pair in found.get(a.EVAL_TAGS) or ())
-    tags |= {key: str(found[key]) for key in TAGS if key in found}
+    attributes = span.attributes
+    tags = dict(str(pair).partition("=")[::2] for pair in attributes.get(a.EVAL_TAGS) or ())
+    tags |= {key: str(attributes[key]) for key in TAGS if key in attributes}
     if span.parent_id:
         tags[TRACEPARENT] = f"00-{span.trace_id}-{span.parent_id}-01"
     return EvalRun(
-        suite=str(found[a.EVAL_SUITE_NAME]),
-        tasks=tuple(found.get(a.EVAL_TASKS) or ()),
-        baseline=bool(found.get(a.EVAL_IS_BASELINE, False)),
+        suite=str(attributes[a.EVAL_SUITE_NAME]),
+        tasks=tuple(attributes.get(a.EVAL_TASKS) or ()),
+        baseline=bool(attributes.get(a.EVAL_IS_BASELINE, False)),
         tags=tags,
     )
 
 
 def _result(span: SpanRecord) -> EvalResult:
-    found = span.attributes
+    attributes = span.attributes
     return EvalResult(
-        suite=str(found[a.EVAL_SUITE_NAME]),
-        task=str(found.get(a.TASK_ID, "")),
-        passed=found.get(a.TEST_CASE_RESULT_STATUS) == Status.PASS,
-        score=_number(found, a.GEN_AI_EVALUATION_SCORE_VALUE),
-        baseline_score=_number(found, a.EVAL_BASELINE_SCORE),
-        delta=_number(found, a.EVAL_DELTA),
-        duration_ms=round(min(max(_number(found, a.EVAL_DURATION) * 1000, 0), _LONGEST_MS)),
-        error=_error(found),
+        suite=str(attributes[a.EVAL_SUITE_NAME]),
+        task=str(attributes.get(a.TASK_ID, "")),
+        passed=attributes.get(a.TEST_CASE_RESULT_STATUS) == Status.PASS,
+        score=_number(attributes, a.GEN_AI_EVALUATION_SCORE_VALUE),
+        baseline_score=_number(attributes, a.EVAL_BASELINE_SCORE),
+        delta=_number(attributes, a.EVAL_DELTA),
+        duration_ms=round(min(max(_number(attributes, a.EVAL_DURATION) * 1000, 0), _LONGEST_MS)),
+        error=_error(attributes),
     )
 
 
-def _number(found: Mapping[str, Any], key: str) -> float:
-    value = found.get(key)
+def _number(attributes: Mapping[str, Any], key: str) -> float:
+    value = attributes.get(key)
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
 
 
-def _error(found: Mapping[str, Any]) -> str:
+def _error(attributes: Mapping[str, Any]) -> str:
     """Return the error text, not empty without a score: other tools would read the score as 0."""
-    outcome, error = str(found.get(a.EVAL_OUTCOME, "")), str(found.get(a.EVAL_ERROR, ""))
+    outcome, error = str(attributes.get(a.EVAL_OUTCOME, "")), str(attributes.get(a.EVAL_ERROR, ""))
     if outcome == Outcome.SCORED:
         return error
     if outcome == Outcome.ERRORED:
@@ -124,7 +121,9 @@ def _begun(message: Message, payload: EvalRun) -> SpanRecord:
     tags = {**payload.tags} | ({"infer_url": payload.infer_url} if payload.infer_url else {})
     at = _TRACEPARENT(tags.pop(TRACEPARENT, ""))
     attributes: dict[str, Any] = {key: tags.pop(key) for key in TAGS if key in tags}
-    attributes |= _samples(attributes.pop(a.EVAL_SAMPLES, ""))
+    samples = attributes.pop(a.EVAL_SAMPLES, "")
+    if re.fullmatch("[1-9][0-9]{0,17}", samples, re.ASCII):
+        attributes[a.EVAL_SAMPLES] = int(samples)
     attributes |= {a.EVAL_SUITE_NAME: payload.suite, a.MESSAGE_ID: message.id}
     if payload.tasks:
         attributes[a.EVAL_TASKS] = list(payload.tasks)
@@ -145,10 +144,6 @@ def _begun(message: Message, payload: EvalRun) -> SpanRecord:
     )
 
 
-def _samples(text: str) -> dict[str, int]:
-    return {a.EVAL_SAMPLES: int(text)} if re.fullmatch("[1-9][0-9]{0,17}", text, re.ASCII) else {}
-
-
 def _done(message: Message, payload: EvalResult) -> SpanRecord:
     when = max(message.timestamp_ns, 0)
     outcome, error = _outcome(payload.error)
@@ -159,9 +154,9 @@ def _done(message: Message, payload: EvalResult) -> SpanRecord:
         a.EVAL_REVISION: when,
         a.MESSAGE_ID: message.id,
     }
-    ours = _OURS(message.id)
-    if ours and ours[2]:
-        attributes[a.EVAL_SAMPLE_INDEX] = int(ours[2])
+    match = _OURS(message.id)
+    if match and match[2]:
+        attributes[a.EVAL_SAMPLE_INDEX] = int(match[2])
     if outcome == Outcome.SCORED:
         attributes[a.GEN_AI_EVALUATION_SCORE_VALUE] = payload.score
         attributes[a.TEST_CASE_RESULT_STATUS] = Status.PASS if payload.passed else Status.FAIL
@@ -197,8 +192,8 @@ def _outcome(error: str) -> tuple[str, str]:
 
 def _trace_id(message_id: str, otherwise: str) -> str:
     """Return the trace id in the id of one of our messages, else a digest of `otherwise`."""
-    ours = _OURS(message_id)
-    return ours[1] if ours else _digest(otherwise)[:32]
+    match = _OURS(message_id)
+    return match[1] if match else _digest(otherwise)[:32]
 
 
 def _digest(text: str) -> str:

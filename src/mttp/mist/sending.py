@@ -76,8 +76,8 @@ def dial(url: str, *, max_retry_seconds: float = MAX_RETRY_SECONDS, **options: A
     Further keyword arguments are options of the address, as for a transport.
     Raises TransportError if the address or an option is invalid, or the file can't be opened.
     """
-    scheme, found, _ = url.partition("://")
-    if not found or scheme not in transport.OUTLETS:
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in transport.OUTLETS:
         known = ", ".join(f"{name}://" for name in transport.OUTLETS)
         raise TransportError(f"can't send messages to {without_secrets(url)!r}; supported are {known}")
     return Sender(open_at(url, options, transport.outlet, "sending to"), max_retry_seconds=max_retry_seconds)

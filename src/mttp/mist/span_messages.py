@@ -130,8 +130,8 @@ def _shallow(span: SpanRecord) -> SpanRecord:
     return replace(
         span,
         attributes=shallow(span.attributes, 1),
-        events=tuple(replace(one, attributes=shallow(one.attributes, 1)) for one in span.events),
-        links=tuple(replace(one, attributes=shallow(one.attributes, 1)) for one in span.links),
+        events=tuple(replace(event, attributes=shallow(event.attributes, 1)) for event in span.events),
+        links=tuple(replace(link, attributes=shallow(link.attributes, 1)) for link in span.links),
         scope=_shallow_scope(span.scope),
     )
 
@@ -193,18 +193,18 @@ def _decoded(payload: TraceSpan, rest: _Rest, source: str) -> SpanRecord:
     attributes |= {key: _floats(attributes[key]) for key in rest.doubles if key in attributes}
     attributes |= _values(rest.values)
     status = _STATUS_CODES.get(payload.status, 0)
-    ours = {
+    normalized = {
         "trace_id": _trace_id(payload.trace_id),
         "span_id": _span_id(payload.span_id),
         "parent_id": _span_id(payload.parent_id) if payload.parent_id else "",
         "status": _STATUSES[status],
     }
-    if sender := {name: sent for name in ours if (sent := getattr(payload, name)) != ours[name]}:
+    if sender := {name: sent for name in normalized if (sent := getattr(payload, name)) != normalized[name]}:
         attributes[a.MESSAGE_REST] = sender
     return SpanRecord(
-        trace_id=ours["trace_id"],
-        span_id=ours["span_id"],
-        parent_id=ours["parent_id"],
+        trace_id=normalized["trace_id"],
+        span_id=normalized["span_id"],
+        parent_id=normalized["parent_id"],
         name=payload.operation,
         start_time=payload.start_ns,
         end_time=payload.end_ns,
@@ -226,10 +226,13 @@ def _rest(span: SpanRecord, attributes: Mapping[str, Plain], added: list[str]) -
     doubles, values = _spelled(attributes)
     return _Rest(
         **{name: getattr(span, name) for name in _SAME},
-        events=[(one.name, one.time, _mapped(one.attributes), one.dropped_attributes) for one in span.events],
+        events=[
+            (event.name, event.time, _mapped(event.attributes), event.dropped_attributes)
+            for event in span.events
+        ],
         links=[
-            (one.trace_id, one.span_id, _mapped(one.attributes), one.flags, one.dropped_attributes)
-            for one in span.links
+            (link.trace_id, link.span_id, _mapped(link.attributes), link.flags, link.dropped_attributes)
+            for link in span.links
         ],
         scope=_tagged_scope(span.scope),
         doubles=doubles,
@@ -278,15 +281,15 @@ def _is_negative_zero(value: float) -> bool:
 
 def _well_known(span: SpanRecord) -> dict[str, Any]:
     """Return the attrs that the stack's tools read."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if a.GEN_AI_OPERATION_NAME in span.attributes:
-        found = {name: span.attributes[key] for key, name in _WELL_KNOWN.items() if key in span.attributes}
+        fields = {name: span.attributes[key] for key, name in _WELL_KNOWN.items() if key in span.attributes}
         reasons = span.attributes.get(a.GEN_AI_RESPONSE_FINISH_REASONS)
         if reasons:
-            found["finish_reason"] = reasons[0]
+            fields["finish_reason"] = reasons[0]
     if span.status_code == _STATUS_CODES["error"] and span.status_message:
-        found["error"] = span.status_message
-    return found
+        fields["error"] = span.status_message
+    return fields
 
 
 def _written(value: Plain) -> Any:
@@ -314,17 +317,17 @@ def _through_json(value: Plain) -> Any:
     return [_through_json(item) for item in value] if isinstance(value, (list, tuple)) else _written(value)
 
 
-def _same(one: Plain, other: Plain) -> bool:
+def _same(left: Plain, right: Plain) -> bool:
     """Whether two values have equal types and values; 0.0 and -0.0 differ."""
-    if isinstance(one, list) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if type(one) is not type(other):
+    if isinstance(left, list) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if type(left) is not type(right):
         return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, float):
-        return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
-    return bool(one == other)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, float):
+        return left == right and math.copysign(1.0, left) == math.copysign(1.0, right)
+    return bool(left == right)
 
 
 def _is_double(key: str) -> bool:
@@ -393,11 +396,11 @@ def _sent_by(source: str) -> Scope:
 
 @lru_cache(maxsize=256)
 def _trace_id(text: str) -> str:
-    given = text.lower()
-    return given if _TRACE_ID(given) else hashlib.sha256(text.encode()).hexdigest()[:32]
+    lower = text.lower()
+    return lower if _TRACE_ID(lower) else hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @lru_cache(maxsize=256)
 def _span_id(text: str) -> str:
-    found = _SPAN_ID(text.lower())
-    return found[1] if found else hashlib.sha256(text.encode()).hexdigest()[:16]
+    match = _SPAN_ID(text.lower())
+    return match[1] if match else hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -16,7 +16,7 @@ from typing import Any
 from mttp.errors import EncodeError
 
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-_ESCAPED_BYTES = [(found.encode(), escape.encode()) for found, escape in _ESCAPED.items()]
+_ESCAPED_BYTES = [(character.encode(), escape.encode()) for character, escape in _ESCAPED.items()]
 _STRING = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
 _SPACE = b" \t\n\r"
 _LITERALS = {None: "null", True: "true", False: "false"}
@@ -33,13 +33,13 @@ def encode(value: Any) -> bytes:
         text = _write(value)
     except RecursionError as error:
         raise EncodeError("the value is nested too deeply") from error
-    for found, escape in _ESCAPED.items():
-        text = text.replace(found, escape)
+    for character, escape in _ESCAPED.items():
+        text = text.replace(character, escape)
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        found = text[max(error.start - 20, 0) : error.end]
-        raise EncodeError(f"text with half a surrogate pair: {found!a}") from error
+        context = text[max(error.start - 20, 0) : error.end]
+        raise EncodeError(f"text with half a surrogate pair: {context!a}") from error
 
 
 def compact(raw: bytes) -> bytes:
@@ -48,8 +48,8 @@ def compact(raw: bytes) -> bytes:
         pieces = _STRING.split(raw)
         pieces[::2] = [piece.translate(None, _SPACE) for piece in pieces[::2]]
         raw = b"".join(pieces)
-    for found, escape in _ESCAPED_BYTES:
-        raw = raw.replace(found, escape)
+    for character, escape in _ESCAPED_BYTES:
+        raw = raw.replace(character, escape)
     return raw
 
 

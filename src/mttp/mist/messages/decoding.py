@@ -69,14 +69,14 @@ def fold(name: str) -> str:
 
 def _decode_fast(payload: type[P], document: JsonDocument) -> P:
     """Decode without the rules of the reference; raises ValueError if one of them may apply."""
-    fields, found = _fields(payload), document.plain()
+    fields, values = _fields(payload), document.plain()
     if (
-        not isinstance(found, dict)
-        or not found.keys() <= fields.keys()
+        not isinstance(values, dict)
+        or not values.keys() <= fields.keys()
         or any(field.part for field in fields.values())
     ):
         raise ValueError("needs the rules of the reference")
-    return payload.model_validate(found)
+    return payload.model_validate(values)
 
 
 def _decoded(payload: type[P], document: JsonDocument) -> P:
@@ -131,7 +131,10 @@ def _read(field: _Field, values: dict[str, Any], document: JsonDocument, at: int
         if field.shape in ("list", "map"):
             values.pop(field.name, None)
     elif field.part and kind == "an array":
-        values[field.name] = [_element(field.part, document, place) for place in document.elements(at)]
+        values[field.name] = [
+            {} if document.kind(place) == "null" else _values(field.part, document, place)[0]
+            for place in document.elements(at)
+        ]
     else:
         value = document.value(at)
         if field.texts:
@@ -143,10 +146,6 @@ def _read(field: _Field, values: dict[str, Any], document: JsonDocument, at: int
         values[field.name] = value
 
 
-def _element(part: type[WireObject], document: JsonDocument, at: int) -> dict[str, Any]:
-    return {} if document.kind(at) == "null" else _values(part, document, at)[0]
-
-
 def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: "" if item is None else item for name, item in value.items()}
@@ -156,11 +155,11 @@ def _without_null(value: Any) -> Any:
 @cache
 def _fields(part: type[WireObject]) -> dict[str, _Field]:
     """Return the fields by name in JSON."""
-    found = {}
+    fields = {}
     for name, field in part.model_fields.items():
         wire = field.serialization_alias or name
-        found[wire] = _Field(wire, *_shape(field.annotation))
-    return found
+        fields[wire] = _Field(wire, *_shape(field.annotation))
+    return fields
 
 
 def _shape(

@@ -75,9 +75,8 @@ class Message(BaseModel):
         Raises EncodeError if JSON can't represent the payload, and EnvelopeError if the message is invalid.
         """
         if not getattr(payload, "TYPE", ""):
-            raise EncodeError(
-                f"{payload!r:.80} is not a payload; payloads of mttp.mist.messages are {_names()}"
-            )
+            known = ", ".join(payload.__name__ for payload in PAYLOADS.values())
+            raise EncodeError(f"{payload!r:.80} is not a payload; payloads of mttp.mist.messages are {known}")
         raw = encode(payload.to_wire())
         message = cls(
             id=f"{ids.trace_id():032x}" if id is None else id,
@@ -148,12 +147,8 @@ class Message(BaseModel):
 
     def _checksum_of(self, payload: bytes) -> int:
         """Return the checksum to write with the reformatted payload."""
-        stated = self.checksum
-        return crc32(payload) if stated and stated == crc32(self.payload) else stated
-
-
-def _names() -> str:
-    return ", ".join(payload.__name__ for payload in PAYLOADS.values())
+        checksum = self.checksum
+        return crc32(payload) if checksum and checksum == crc32(self.payload) else checksum
 
 
 def _fields(document: JsonDocument) -> dict[str, Any]:
@@ -161,8 +156,8 @@ def _fields(document: JsonDocument) -> dict[str, Any]:
     if (head := _HEAD(document.text)) and (
         tail := _TAIL(document.text, payload_end := document.skip(head.end(), depth=1))
     ):
-        found: dict[str, Any] = head.groupdict() | {"payload": document.raw(head.end(), payload_end)}
-        return found | {"timestamp_ns": int(head["timestamp_ns"]), "checksum": int(tail[1] or 0)}
+        fields: dict[str, Any] = head.groupdict() | {"payload": document.raw(head.end(), payload_end)}
+        return fields | {"timestamp_ns": int(head["timestamp_ns"]), "checksum": int(tail[1] or 0)}
     return _members(document)
 
 
@@ -172,17 +167,17 @@ def _members(document: JsonDocument) -> dict[str, Any]:
         return dict.fromkeys(_REQUIRED, "")
     if document.kind(start) != "an object":
         raise JsonFault(f"{document.kind(start)}, expected an object", start)
-    found: dict[str, Any] = dict.fromkeys(_REQUIRED, "")
+    fields: dict[str, Any] = dict.fromkeys(_REQUIRED, "")
     unknown: dict[str, bytes] = {}
     for key, at, end in document.members(start):
         name = key if key in _READERS else fold(key)
         if name not in _READERS:
             unknown[key] = document.raw(at, end)
         elif name == "payload" or document.kind(at) != "null":
-            found[name] = _READERS[name](document, name, at, end)
+            fields[name] = _READERS[name](document, name, at, end)
     if unknown:
-        found["unknown"] = tuple(unknown.items())
-    return found
+        fields["unknown"] = tuple(unknown.items())
+    return fields
 
 
 def _text(document: JsonDocument, name: str, at: int, _: int) -> str:
@@ -205,14 +200,10 @@ def _integer(allowed: range) -> _Reader:
     return read
 
 
-def _raw(document: JsonDocument, _: str, at: int, end: int) -> bytes:
-    return document.raw(at, end)
-
-
 _Reader = Callable[[JsonDocument, str, int, int], Any]
 _READERS: dict[str, _Reader] = {
     **dict.fromkeys(_REQUIRED, _text),
     "timestamp_ns": _integer(_INT64),
-    "payload": _raw,
+    "payload": lambda document, _, at, end: document.raw(at, end),
     "checksum": _integer(_UINT32),
 }

@@ -41,12 +41,12 @@ class WireObject(BaseModel):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the fields by their names in JSON, in the order in which they are written."""
-        found = {
+        fields = {
             field.serialization_alias or name: _to_wire(value)
             for name, field in type(self).model_fields.items()
             if (value := getattr(self, name)) or name not in self._omitted
         }
-        return found | (self.__pydantic_extra__ or {})
+        return fields | (self.__pydantic_extra__ or {})
 
 
 def _to_wire(value: Any) -> Any:

@@ -38,19 +38,17 @@ def _refuse(name: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a repeated name")
-    return found
-
-
-def _signed(digits: str) -> int | float:
-    return -0.0 if digits == "-0" else int(digits)
+    return members
 
 
 _read = json.JSONDecoder(parse_constant=_refuse).raw_decode
 _read_once = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique).raw_decode
-_read_signed = json.JSONDecoder(parse_constant=_refuse, parse_int=_signed).raw_decode
+_read_signed = json.JSONDecoder(
+    parse_constant=_refuse, parse_int=lambda digits: -0.0 if digits == "-0" else int(digits)
+).raw_decode
 _pass = json.JSONDecoder(parse_constant=_refuse, parse_int=len, parse_float=len).raw_decode
 """Skips a value without converting its numbers."""
 
@@ -93,28 +91,28 @@ class JsonDocument:
         """Parse the value at `at`; of a repeated name in an object the last is used."""
         try:
             read = _read_signed if _MAY_BE_NEGATIVE_ZERO.search(self.text, at) else _read
-            found = read(self.text, at)[0]
+            value = read(self.text, at)[0]
         except (ValueError, RecursionError) as error:
             _walk(self.text, at)
             raise JsonFault("nested too deeply, or a number with too many digits", at) from error
         try:
-            _refuse_too_large(found)
+            _refuse_too_large(value)
         except ValueError as error:
             raise JsonFault(str(error), at) from error
-        return _whole(found) if self._halves else found
+        return _whole(value) if self._halves else value
 
     def plain(self) -> Any:
         """Parse the document fast; raises ValueError if it may have repeated names or other special cases."""
         start = _after_space(self.text, 0)
         try:
-            found, end = _read_once(self.text, start)
+            value, end = _read_once(self.text, start)
         except RecursionError as error:
             raise ValueError(str(error)) from error
         rest = _after_space(self.text, end) < len(self.text)
         if rest or self._halves or _MAY_BE_NEGATIVE_ZERO.search(self.text):
             raise ValueError("needs the slow parser")
-        _refuse_too_large(found)
-        return found
+        _refuse_too_large(value)
+        return value
 
     def kind(self, at: int) -> str:
         """Return the kind of the value at `at`, for messages."""
@@ -162,8 +160,8 @@ def _walk(text: str, at: int, depth: int = 0) -> int:
             if text[at : at + 1] != closing[-1]:
                 at = _key(text, at)[1] if closing[-1] == "}" else at
                 continue
-        elif found := _scalar(text, at):
-            at = found.end()
+        elif scalar := _scalar(text, at):
+            at = scalar.end()
         else:
             raise JsonFault(f"{_shown(text, at)} where a value should begin", at)
         while closing:
@@ -202,8 +200,8 @@ def _key(text: str, at: int) -> tuple[str, int]:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _space(text, at)
-    return found.end() if found else at
+    match = _space(text, at)
+    return match.end() if match else at
 
 
 def _shown(text: str, at: int) -> str:

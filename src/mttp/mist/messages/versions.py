@@ -17,13 +17,13 @@ _SPACE = " \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map
 def check_version(text: str) -> None:
     """Raise VersionError unless the version is supported."""
     try:
-        found = _number(text)
+        number = _number(text)
     except ValueError as error:
         raise VersionError(
             f"{text!r:.80} is not a version of the protocol; version {VERSION} is supported"
         ) from error
-    if found != int(VERSION):
-        age = "old" if found < int(VERSION) else "new"
+    if number != int(VERSION):
+        age = "old" if number < int(VERSION) else "new"
         raise VersionError(
             f"version {text!r:.80} of the protocol is too {age}; version {VERSION} is supported"
         )
@@ -36,8 +36,8 @@ def negotiate_version(local: str, remote: str) -> str:
     Each argument is a version, `"1"`, or a range, `"1-3"`.
     Raises VersionError for any other text, or if there is no common version.
     """
-    mine, theirs = _range("local", local), _range("remote", remote)
-    lowest, highest = max(mine[0], theirs[0]), min(mine[1], theirs[1])
+    local_range, remote_range = _range("local", local), _range("remote", remote)
+    lowest, highest = max(local_range[0], remote_range[0]), min(local_range[1], remote_range[1])
     if lowest > highest:
         raise VersionError(f"no version in common: local is {local!r:.80}, remote is {remote!r:.80}")
     return str(highest)

@@ -101,10 +101,10 @@ class FollowedOrigin:
         """Whether the path now names another file, or the file was truncated."""
         opened = os.fstat(file.fileno())
         try:
-            found = self._path.stat()
+            current = self._path.stat()
         except FileNotFoundError:
             return False  # until another file replaces it, this one may still grow
-        return not os.path.samestat(found, opened) or opened.st_size < file.tell()
+        return not os.path.samestat(current, opened) or opened.st_size < file.tell()
 
 
 def _line(content: bytes, number: int, path: Path, *, size: int | None = None) -> MessageLine:

@@ -174,8 +174,8 @@ def receive(
     """
     if on_error is not None and not callable(on_error):
         raise ConfigureError(f"on_error={on_error!r} is not a function; give a function of a MessageLine")
-    scheme, found, _ = url.partition("://")
-    if not found or scheme not in ORIGINS:
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in ORIGINS:
         known = ", ".join(f"{name}://" for name in ORIGINS)
         raise TransportError(f"can't receive at {without_secrets(url)!r}; supported are {known}")
     module = import_module(f"mttp.mist.receiving.{ORIGINS[scheme]}")

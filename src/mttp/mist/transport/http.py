@@ -114,9 +114,9 @@ class HttpOutlet:
         except NoReply as error:
             if self._closed:
                 raise closed from error
-            found = error.error
-            advice = _ADVICE_BY_KIND.get(found.kind, "does it receive messages there?")
-            raise SendError(f"{self}: {found.message}; {advice}", cause=found.cause, may_pass=True) from error
+            fault = error.error
+            advice = _ADVICE_BY_KIND.get(fault.kind, "does it receive messages there?")
+            raise SendError(f"{self}: {fault.message}; {advice}", cause=fault.cause, may_pass=True) from error
 
     def _check(self, reply: Reply) -> None:
         """Raise SendError unless the reply is a success: its body is empty or JSON, and no page."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlencode
@@ -62,14 +63,14 @@ class NativeTransport(SpanExporter):
         send = lines.extend if self._outlet.is_stream else self._outlet.send
         lost: defaultdict[str, list[int]] = defaultdict(list)
         first = temporary = None
-        kept: Sequence[ReadableSpan | Frame] = ()
+        unsent: Sequence[ReadableSpan | Frame] = ()
         for place, span in enumerate(spans):
             try:
                 self._send(_framed(span), send)
             except SendError as error:
                 first = first or error
                 if error.may_pass or error.cause == "closed":
-                    temporary, kept = error, spans[place:]
+                    temporary, unsent = error, spans[place:]
                     break
                 lost[error.cause].append(_trace_of(span))
         if lines:
@@ -79,7 +80,7 @@ class NativeTransport(SpanExporter):
             return SpanExportResult.SUCCESS
         raise PartialExport(
             str(first),
-            kept=kept,
+            kept=unsent,
             rejections=[RejectedSpans(cause, len(ids), len(set(ids))) for cause, ids in lost.items()],
             retry_after=backoff.wait(self._failures, temporary.retry_after) if temporary else None,
         )
@@ -102,7 +103,7 @@ class NativeTransport(SpanExporter):
     def _send(self, frame: Frame, send: Callable[[Sequence[Message]], None]) -> None:
         """Send a span, reduced until it is small enough; raises SendError if it stays too large."""
         too_large: SendError | None = None
-        for form in _forms(frame):
+        for form in chain([record(frame)], smaller(frame, "the span is larger than a message may be")):
             try:
                 send(self._messages(form))
                 return
@@ -145,12 +146,6 @@ class RemoteTransport(NativeTransport):
     """Approximate bytes of one call of `export`; small, since messages are sent one by one."""
     withholding = Withholding(content=False, max_elements=4096, max_episode_bytes=2**20)
     """The attributes that are withheld from every span."""
-
-
-def _forms(frame: Frame) -> Iterator[SpanRecord]:
-    """Yield the span, then smaller and smaller forms."""
-    yield record(frame)
-    yield from smaller(frame, "the span is larger than a message may be")
 
 
 def _framed(span: ReadableSpan | Frame) -> Frame:
