@@ -43,17 +43,17 @@ def branch(
     replay up to it differs from the recording.
     """
     recording = source if isinstance(source, Recording) else read(source)
-    found = chosen(recording, episode)
-    if not 0 <= step < len(found.steps):
-        raise StudyError(f"step {step} is not among the {len(found.steps):,} steps of {found.trace_id[:8]}")
+    old = chosen(recording, episode)
+    if not 0 <= step < len(old.steps):
+        raise StudyError(f"step {step} is not among the {len(old.steps):,} steps of {old.trace_id[:8]}")
     with unrecorded():
-        made = make(found, env)
+        environment = make(old, env)
         try:
-            observation = _reach(found, recording.episodes, made, step, tolerance)
-            return _record(found, made, step, observation, policy, max_steps)
+            observation = _reach(old, recording.episodes, environment, step, tolerance)
+            return _record(old, environment, step, observation, policy, max_steps)
         finally:
             if env is None:
-                made.close()
+                environment.close()
 
 
 def _reach(episode: Episode, episodes: Sequence[Episode], env: Any, step: int, tolerance: float) -> Any:
@@ -85,24 +85,24 @@ def _record(
         metadata={"branch_episode": old.trace_id, "branch_step": step},
     ) as new:
         new.span.add_link(_context(old, step), {a.STEP_INDEX: step})
-        for one in old.steps[:step]:
+        for old_step in old.steps[:step]:
             with new.step() as copied:
-                copied.observation(one.observation)
-                copied.action(one.action)
-                if one.reward is not None:
-                    copied.reward(one.reward)
-                copied.end(terminated=one.terminated, truncated=one.truncated)
+                copied.observation(old_step.observation)
+                copied.action(old_step.action)
+                if old_step.reward is not None:
+                    copied.reward(old_step.reward)
+                copied.end(terminated=old_step.terminated, truncated=old_step.truncated)
         terminated = truncated = False
-        taken = step
+        index = step
         while not (terminated or truncated):
             with new.step() as live:
                 live.observation(observation)
                 action = policy(observation)
                 live.action(action)
-                observation, reward, terminated, truncated = take(env, action, taken)
+                observation, reward, terminated, truncated = take(env, action, index)
                 live.reward(reward)
-                taken += 1
-                truncated = truncated or (taken >= max_steps and not terminated)
+                index += 1
+                truncated = truncated or (index >= max_steps and not terminated)
                 live.end(terminated=terminated, truncated=truncated)
         new.final_observation(observation)
         new.end(terminated=terminated, truncated=truncated)

@@ -176,8 +176,8 @@ class CurveTransport(SpanExporter):
         def write(name: str) -> None:
             if is_left_out():
                 return
-            number = self._next(run_id, axis) - (axis == "update")
-            number = number if index is None else index
+            self._numbers[run_id, axis] += 1
+            number = self._numbers[run_id, axis] - (axis == "update") if index is None else index
             self._writer.write(name, run_id=run_id, points=visibly, axis=axis, number=number, time=time)
 
         if run_id in self._names:
@@ -186,10 +186,6 @@ class CurveTransport(SpanExporter):
         self._unnamed[run_id].append(write)
         if len(self._unnamed[run_id]) > _MOST_OPEN:
             self.name_run(run_id, None)
-
-    def _next(self, run_id: str, axis: str) -> int:
-        self._numbers[run_id, axis] += 1
-        return self._numbers[run_id, axis]
 
     def flush(self) -> None:
         """Make written points visible to readers."""

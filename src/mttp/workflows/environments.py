@@ -64,12 +64,12 @@ def predecessors(episode: Episode, episodes: Sequence[Episode]) -> list[Episode]
     if episode.seed is not None:
         return []
     same = [
-        one
-        for one in episodes
-        if (one.run_id, one.env, one.env_index, dict(one.env_kwargs))
+        other
+        for other in episodes
+        if (other.run_id, other.env, other.env_index, dict(other.env_kwargs))
         == (episode.run_id, episode.env, episode.env_index, dict(episode.env_kwargs))
     ]
-    before = same[: next(place for place, one in enumerate(same) if one.trace_id == episode.trace_id)]
+    before = same[: next(place for place, other in enumerate(same) if other.trace_id == episode.trace_id)]
     for place in range(len(before) - 1, -1, -1):
         if before[place].seed is not None:
             return before[place:]

@@ -27,15 +27,15 @@ def record_evaluation(value: Evaluation) -> None:
     ) as opened:
         for name, metric in value.metrics.items():
             opened.metric(name, metric)
-        for one in value.results:
+        for result in value.results:
             opened.result(
-                one.task,
-                one.score,
-                sample=one.sample,
-                passed=one.passed,
-                duration=one.duration,
-                error=one.error,
-                outcome=one.outcome,
-                episode=one.episode or None,
+                result.task,
+                result.score,
+                sample=result.sample,
+                passed=result.passed,
+                duration=result.duration,
+                error=result.error,
+                outcome=result.outcome,
+                episode=result.episode or None,
             )
         opened.end(status="aborted" if value.status == "unfinished" else value.status)

@@ -157,12 +157,12 @@ class Labeling:
 
     def _drawn(self, skipped: Collection[str]) -> _Draw | None:
         people = self._people()
-        own = {episode for episode, label in self._own().items() if _is_draw(label.draw)}
+        labelled = {episode for episode, label in self._own().items() if _is_draw(label.draw)}
         parameters = {
             "people": [*people],
             "scores": [*people.values()],
             "late": self._late_scores(),
-            "drawn": [*{*own, *skipped}],
+            "drawn": [*{*labelled, *skipped}],
         }
         counts = ", ".join(f"count(*) FILTER ({name}) AS {name}" for name in _TARGETS)
         with self._pages.snapshot() as database:
@@ -227,10 +227,10 @@ class Labeling:
         with self._lock:
             if not self._undo:
                 raise ConfigureError("there is no label of this view to undo")
-            found = self._undo.pop()
-            for annotation in found:
+            revisions = self._undo.pop()
+            for annotation in revisions:
                 self._put(self._row(annotation.episode), annotation)
-            return {"episode": found[0].episode, **self._state(found[0].episode)}
+            return {"episode": revisions[0].episode, **self._state(revisions[0].episode)}
 
     def of(self, episode: str) -> dict[str, Any]:
         """Return this person's current labels of an episode."""
@@ -239,7 +239,7 @@ class Labeling:
 
     def _state(self, episode: str) -> dict[str, Any]:
         label = self._own().get(episode)
-        best = [one.episode for one in preferences(self._mine()) if one.episode == episode]
+        best = [choice.episode for choice in preferences(self._mine()) if choice.episode == episode]
         return {
             "score": None if label is None else label.value,
             "selection": None if label is None else label.draw.selection,
@@ -271,8 +271,8 @@ class Labeling:
             'WHERE run_id = $run AND "group" = $group ORDER BY start_time, trace_id'
         )
         with self._pages.snapshot() as database:
-            found = database.rows(query, {"run": row["run_id"], "group": row["group"]})
-        members = {one["trace_id"]: one for one in found}
+            rows = database.rows(query, {"run": row["run_id"], "group": row["group"]})
+        members = {member["trace_id"]: member for member in rows}
         others = tuple(episode for episode in members if episode != row["trace_id"])
         if not others:
             raise ConfigureError(f"episode {row['trace_id']} is the only one of its group")
@@ -294,15 +294,15 @@ class Labeling:
     def _put(self, row: Mapping[str, Any], annotation: Annotation) -> None:
         """Write an annotation with a revision above those of this person before."""
         episode, run_id = row["trace_id"], row["run_id"]
-        latest = max((one.revision for one in self._mine()), default=0)
-        stated = replace(
+        latest = max((earlier.revision for earlier in self._mine()), default=0)
+        revised = replace(
             annotation,
             episode=episode,
             run_id=run_id,
             by=self.by,
             revision=max(time.time_ns(), latest + 1),
         )
-        span = self._write(stated, KnownIds(runs={episode: run_id}, roots={episode: row["span_id"]}))
+        span = self._write(revised, KnownIds(runs={episode: run_id}, roots={episode: row["span_id"]}))
         self._written[span.trace_id] = codec.decode(span)
         self.count += 1
 
@@ -316,42 +316,42 @@ class Labeling:
 
     def _annotations(self) -> Iterator[Annotation]:
         """Yield the annotations of whole episodes, those that pages have not read yet included."""
-        for one in {**self._pages.annotations, **self._written}.values():
-            if not one.on_step:
-                yield one
+        for annotation in {**self._pages.annotations, **self._written}.values():
+            if not annotation.on_step:
+                yield annotation
 
     def _mine(self) -> list[Annotation]:
-        return [one for one in self._annotations() if one.by == self.by]
+        return [annotation for annotation in self._annotations() if annotation.by == self.by]
 
     def _scores(self) -> dict[str, dict[str, Label]]:
         """Return the current scores of each person by episode."""
-        found: dict[str, list[tuple[Annotation, float | None]]] = {}
-        for one in self._annotations():
-            if _is_of_person(one):
-                is_number = isinstance(one.value, (int, float)) and math.isfinite(one.value)
-                by = (one.reward.grader if one.reward is not None else None) or one.by or ""
-                found.setdefault(by, []).append((one, float(one.value) if is_number else None))
-        return {by: labels(scores) for by, scores in found.items()}
+        by_person: dict[str, list[tuple[Annotation, float | None]]] = {}
+        for score in self._annotations():
+            if _is_of_person(score):
+                is_number = isinstance(score.value, (int, float)) and math.isfinite(score.value)
+                by = (score.reward.grader if score.reward is not None else None) or score.by or ""
+                by_person.setdefault(by, []).append((score, float(score.value) if is_number else None))
+        return {by: labels(scores) for by, scores in by_person.items()}
 
     def _late_scores(self) -> list[str]:
         """Return the trace ids of people's scores."""
-        return [one.trace_id for one in self._annotations() if _is_of_person(one)]
+        return [score.trace_id for score in self._annotations() if _is_of_person(score)]
 
     def _own(self) -> dict[str, Label]:
         return self._scores().get(self.by, {})
 
     def _people(self) -> dict[str, float]:
         """Return the mean of people's scores by episode."""
-        found: dict[str, list[float]] = {}
+        by_episode: dict[str, list[float]] = {}
         for current in self._scores().values():
             for episode, label in current.items():
-                found.setdefault(episode, []).append(label.value)
-        return {episode: math.fsum(values) / len(values) for episode, values in found.items()}
+                by_episode.setdefault(episode, []).append(label.value)
+        return {episode: math.fsum(values) / len(values) for episode, values in by_episode.items()}
 
     def _note(self, episode: str) -> str:
         """Return this person's current note."""
-        notes = [one for one in self._mine() if one.kind == "comment" and one.episode == episode]
-        return str(max(notes, key=lambda one: one.order).value or "") if notes else ""
+        notes = [note for note in self._mine() if note.kind == "comment" and note.episode == episode]
+        return str(max(notes, key=lambda note: note.order).value or "") if notes else ""
 
     # What the labels say.
 
@@ -370,10 +370,10 @@ class Labeling:
             """
             with self._pages.snapshot() as database:
                 late = self._late_scores()
-                found = database.rows(rewards, {"people": [*people], "late": late})
+                rewarded = database.rows(rewards, {"people": [*people], "late": late})
                 parameters = {"people": [*people], "scores": [*people.values()], "late": late, "drawn": []}
                 disagreements = database.rows(differing, parameters)
-            rows = {one["trace_id"]: one for one in found}
+            rows = {row["trace_id"]: row for row in rewarded}
             return {
                 "by": self.by,
                 "random_share": self._random_share,
@@ -403,8 +403,8 @@ def _statement(
         for episode, weight in of.items()
         if rows[episode]["reward"] is not None and math.isfinite(rows[episode]["reward"])
     ]
-    found = agreement([(reward, score) for reward, score, _ in pairs], [weight for *_, weight in pairs])
-    return {**asdict(rate), "agreement": None if found is None else asdict(found)}
+    ranks = agreement([(reward, score) for reward, score, _ in pairs], [weight for *_, weight in pairs])
+    return {**asdict(rate), "agreement": None if ranks is None else asdict(ranks)}
 
 
 def _chosen(annotation: Annotation, draw: _Draw | None) -> Annotation:

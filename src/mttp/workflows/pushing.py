@@ -122,7 +122,9 @@ class Push:
 
     def _send_all(self, spans: Iterator[SpanRecord]) -> None:
         began = self._began = monotonic() if self._began is None else self._began
-        for batch in _batches(spans, self._batch_spans()):
+        # At most one second's spans, if the rate is limited.
+        size = BATCH_SPANS if self.rate is None else min(BATCH_SPANS, max(int(self.rate), 1))
+        for batch in _batches(spans, size):
             if self.rate is not None and not self.dry:
                 due = began + (self.pushed.spans - self.pushed.resumed) / self.rate
                 sleep(max(due - monotonic(), 0.0))
@@ -130,27 +132,23 @@ class Push:
             if self.on_progress is not None:
                 self.on_progress(self.pushed)
 
-    def _batch_spans(self) -> int:
-        """Return the batch size, which is at most one second's spans if the rate is limited."""
-        return BATCH_SPANS if self.rate is None else min(BATCH_SPANS, max(int(self.rate), 1))
-
     def _prepared(self, records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
         """Yield spans with arrays unpacked, times shifted, and unsupported attributes omitted."""
         spent: dict[str, int] = {}
         conformity = Conformity()
         for record in records:
-            taken = spent.get(record.trace_id, 0)
+            bytes_spent = spent.get(record.trace_id, 0)
             if blocks.is_block(record.attributes):  # a damaged count of steps may be huge
                 record, _ = conformity.examine(record)
             try:
-                kept = self._kept(record, taken)
+                selection = self._kept(record, bytes_spent)
             except DAMAGE:
                 record, _ = conformity.examine(record)
-                kept = self._kept(record, taken)
-            spent[record.trace_id] = kept.spent
+                selection = self._kept(record, bytes_spent)
+            spent[record.trace_id] = selection.spent
             if self.transport.names_outcomes:
                 record = replace(record, name=episodes.telling_name(record.name, record.attributes))
-            yield shifted(with_kept(record, kept), self.shift)
+            yield shifted(with_kept(record, selection), self.shift)
 
     def _kept(self, record: SpanRecord, spent: int) -> Kept:
         whole = replace(record, attributes=unpacked(record.attributes))
@@ -224,13 +222,13 @@ def _omission(text: str) -> tuple[str, str]:
 
 def _batches(spans: Iterator[SpanRecord], count: int) -> Iterator[list[SpanRecord]]:
     batch: list[SpanRecord] = []
-    taken = 0
+    size = 0
     for span in spans:
         batch.append(span)
-        taken += wire_bytes(span.attributes)
-        if len(batch) >= count or taken >= BATCH_BYTES:
+        size += wire_bytes(span.attributes)
+        if len(batch) >= count or size >= BATCH_BYTES:
             yield batch
-            batch, taken = [], 0
+            batch, size = [], 0
     if batch:
         yield batch
 
@@ -272,8 +270,8 @@ class PushState:
         Raises ConfigureError if the file belongs to another push, or is not a state file.
         """
         try:
-            found = json.loads(regular_files.read(self.path, _MAX_STATE))
-            about, so_far = found["about"], dict(found["so_far"])
+            state = json.loads(regular_files.read(self.path, _MAX_STATE))
+            about, so_far = state["about"], dict(state["so_far"])
         except FileNotFoundError:
             return {}
         except OSError as error:

@@ -73,10 +73,10 @@ class Replay:
         """Plain data, as `--json` prints it."""
         from mttp.reading.jsonable import jsonable
 
-        found: dict[str, Any] = jsonable(
+        document: dict[str, Any] = jsonable(
             {"reproduced": self.reproduced, "verdict": self.verdict, **asdict(self)}
         )
-        return found
+        return document
 
     def __repr__(self) -> str:
         word = (
@@ -108,14 +108,14 @@ def replay(
     be played: no actions or no seed recorded, or an environment that can't be made.
     """
     recording = source if isinstance(source, Recording) else read(source, progress=progress)
-    found = chosen(recording, episode)
+    recorded = chosen(recording, episode)
     with unrecorded():
-        made = make(found, env)
+        environment = make(recorded, env)
         try:
-            return _compared(found, recording.episodes, made, tolerance)
+            return _compared(recorded, recording.episodes, environment, tolerance)
         finally:
             if env is None:
-                made.close()
+                environment.close()
 
 
 def chosen(recording: Recording, episode: str | None) -> Episode:
@@ -123,7 +123,7 @@ def chosen(recording: Recording, episode: str | None) -> Episode:
     if episode is not None:
         return recording.episode(episode)
     if len(recording) != 1:
-        shown = ", ".join(one.trace_id[:8] for one in recording.episodes[:3])
+        shown = ", ".join(candidate.trace_id[:8] for candidate in recording.episodes[:3])
         raise StudyError(
             f"there are {len(recording):,} episodes; choose one by its trace id, such as {shown}"
         )
@@ -163,11 +163,11 @@ class Playback:
 def prepared(episode: Episode, episodes: Sequence[Episode], env: Any, tolerance: float) -> Playback:
     """The replay of an episode after its reset, and after the episodes that must be played before it."""
     before = predecessors(episode, episodes)
-    for one in before:
-        begin(env, one)
-        for place, action in enumerate(_actions(one)):
+    for earlier in before:
+        begin(env, earlier)
+        for place, action in enumerate(_actions(earlier)):
             take(env, action, place)
-    return Playback(episode, env, tolerance, before=tuple(one.trace_id for one in before))
+    return Playback(episode, env, tolerance, before=tuple(earlier.trace_id for earlier in before))
 
 
 def _compared(episode: Episode, episodes: Sequence[Episode], env: Any, tolerance: float) -> Replay:
@@ -205,7 +205,7 @@ def _actions(episode: Episode) -> list[Any]:
     steps = _steps(episode)
     for step in steps:
         if step.action is None:
-            omitted = next((one for one in step.omissions if "action" in one), "")
+            omitted = next((omission for omission in step.omissions if "action" in omission), "")
             why = f" ({omitted})" if omitted else ""
             raise StudyError(
                 f"step {step.index} of episode {episode.trace_id[:8]} has no recorded action{why}, "
@@ -228,12 +228,12 @@ def _steps(episode: Episode) -> list[Step]:
     return list(episode.steps)
 
 
-def _after_reset(episode: Episode, seen: Any, tolerance: float) -> Divergence | None:
+def _after_reset(episode: Episode, actual: Any, tolerance: float) -> Divergence | None:
     recorded = episode.steps[0].observation if episode.steps else None
-    if recorded is None or is_close(recorded, seen, tolerance):
+    if recorded is None or is_close(recorded, actual, tolerance):
         return None
     return Divergence(
-        step=-1, what="observation", recorded=recorded, seen=seen, distance=distance(recorded, seen)
+        step=-1, what="observation", recorded=recorded, seen=actual, distance=distance(recorded, actual)
     )
 
 
@@ -248,10 +248,10 @@ def _difference(
     if step.reward is not None:
         pairs.append(("reward", step.reward, reward))
     pairs += [("terminated", step.terminated, terminated), ("truncated", step.truncated, truncated)]
-    for what, recorded, seen in pairs:
-        if recorded is not None and not is_close(recorded, seen, tolerance):
+    for what, recorded, actual in pairs:
+        if recorded is not None and not is_close(recorded, actual, tolerance):
             return Divergence(
-                step=index, what=what, recorded=recorded, seen=seen, distance=distance(recorded, seen)
+                step=index, what=what, recorded=recorded, seen=actual, distance=distance(recorded, actual)
             )
     if (terminated or truncated) and not last:
         return Divergence(step=index, what="length", recorded=len(episode.steps), seen=index + 1)

@@ -113,33 +113,33 @@ class RescoredRecording(Recording):
     @property
     def flips(self) -> tuple[RewardChange, ...]:
         """The episodes whose verdict changed."""
-        return tuple(one for one in self.changes if one.flipped)
+        return tuple(change for change in self.changes if change.flipped)
 
     @property
     def reversals(self) -> tuple[RewardChange, ...]:
         """The episodes whose advantage in their group would change its sign."""
-        return tuple(one for one in self.changes if one.reversed)
+        return tuple(change for change in self.changes if change.reversed)
 
     @property
     def invalid(self) -> dict[str, int]:
         """Number of episodes by reason for no valid reward by the new spec, most frequent first."""
-        return dict(Counter(reason for one in self.changes for reason in one.reasons).most_common())
+        return dict(Counter(reason for change in self.changes for reason in change.reasons).most_common())
 
     @property
     def means(self) -> tuple[float | None, float | None]:
         """The mean recorded and the mean new reward, of the episodes with both."""
-        both = [(one.old, one.new) for one in self.changes if one.old is not None and one.new is not None]
+        both = [(row.old, row.new) for row in self.changes if row.old is not None and row.new is not None]
         if not both:
             return None, None
         return math.fsum(old for old, _ in both) / len(both), math.fsum(new for _, new in both) / len(both)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it; of the episodes those whose reward or verdict changed."""
-        changed = [one for one in self.changes if one.changed or one.flipped]
+        changed = [change for change in self.changes if change.changed or change.flipped]
         return {
             "spec": self.grader,
             "episodes": len(self.changes),
-            "changed": sum(one.changed for one in self.changes),
+            "changed": sum(change.changed for change in self.changes),
             "flips": len(self.flips),
             "reversals": len(self.reversals),
             "means": self.means,
@@ -147,13 +147,13 @@ class RescoredRecording(Recording):
             "without_inputs": self.without_inputs,
             "lacking": dict(self.lacking),
             "without_group": self.without_group,
-            "changes": [asdict(one) | {"flipped": one.flipped, "reversed": one.reversed} for one in changed],
+            "changes": [asdict(row) | {"flipped": row.flipped, "reversed": row.reversed} for row in changed],
         }
 
     def late_scores(self) -> list[SpanRecord]:
         """The spans of the new scores as annotations, each in the run of its episode."""
-        kept: list[SpanRecord] = []
-        for run in sorted({one.run_id for one in self.episodes}):
+        records: list[SpanRecord] = []
+        for run in sorted({episode.run_id for episode in self.episodes}):
             memory = MemoryTransport()
             with configuration.isolated(memory, alone=True, run_id=run) as apart:
                 for episode in self.episodes:
@@ -162,8 +162,8 @@ class RescoredRecording(Recording):
                         feedback.score(episode, result, grader=self.grader)
                 for session in apart.opened:
                     session.flush()
-            kept += [record for record in memory.records() if not record.name.startswith("run")]
-        return kept
+            records += [record for record in memory.records() if not record.name.startswith("run")]
+        return records
 
     def record(self) -> int:
         """
@@ -216,9 +216,9 @@ def rescore(
         if result is not None
     ]
     results = {episode.trace_id: result for episode, result in pairs}
-    facts = {one.name: getattr(recording, one.name) for one in fields(Recording)}
+    facts = {member.name: getattr(recording, member.name) for member in fields(Recording)}
     facts["episodes"] = [
-        _with_score(one, results.get(one.trace_id), loaded.identity) for one in recording.episodes
+        _with_score(episode, results.get(episode.trace_id), loaded.identity) for episode in recording.episodes
     ]
     return RescoredRecording(
         **facts,
@@ -295,24 +295,24 @@ def _recorded(reward: Reward, spec: Spec) -> Reward | Grade:
 def _ranked(changes: Sequence[RewardChange]) -> Iterator[RewardChange]:
     """The changes with ranks and advantages within groups, over members with both rewards."""
     groups: dict[str, list[RewardChange]] = {}
-    for one in changes:
-        if one.group is not None and one.old is not None and one.new is not None:
-            groups.setdefault(one.group, []).append(one)
-    for one in changes:
-        members = groups.get(one.group or "", [])
-        if len(members) < 2 or one.old is None or one.new is None:
-            yield one
+    for change in changes:
+        if change.group is not None and change.old is not None and change.new is not None:
+            groups.setdefault(change.group, []).append(change)
+    for change in changes:
+        members = groups.get(change.group or "", [])
+        if len(members) < 2 or change.old is None or change.new is None:
+            yield change
             continue
         old, new = (
             [value for member in members if (value := getattr(member, side)) is not None]
             for side in ("old", "new")
         )
         yield replace(
-            one,
-            old_rank=1 + sum(value > one.old for value in old),
-            new_rank=1 + sum(value > one.new for value in new),
-            old_advantage=one.old - math.fsum(old) / len(old),
-            new_advantage=one.new - math.fsum(new) / len(new),
+            change,
+            old_rank=1 + sum(value > change.old for value in old),
+            new_rank=1 + sum(value > change.new for value in new),
+            old_advantage=change.old - math.fsum(old) / len(old),
+            new_advantage=change.new - math.fsum(new) / len(new),
         )
 
 

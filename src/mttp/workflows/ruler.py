@@ -43,12 +43,12 @@ async def ruler(
         raise MissingExtra(package="openpipe-art", extra="art", purpose="RULER") from error
     chosen = {} if rubric is None else {"rubric": rubric}
     scores = await judge_group(
-        [list(map(dict, one)) for one in messages],
+        [list(map(dict, chat)) for chat in messages],
         judge_model=judge_model,
         extra_litellm_params=dict(litellm_params or {}),
         **chosen,
     )
-    values = [Score(float(one.score), explanation=str(one.explanation)) for one in scores]
+    values = [Score(float(answer.score), explanation=str(answer.explanation)) for answer in scores]
     return {"scores": values, "model": judge_model, "prompt": rubric or "RULER's default rubric"}
 
 
@@ -67,12 +67,12 @@ def scored_by(
     group, since ART has no other value for it than a number; it is recorded with its error.
     """
 
-    def given(trajectory: Any) -> Mapping[str, Any]:
+    def default_inputs(trajectory: Any) -> Mapping[str, Any]:
         return {**trajectory.metadata, "messages": trajectory.messages()}
 
     async def score(group: Any) -> Any:
         members = list(group.trajectories)
-        samples = [dict((inputs or given)(one)) for one in members]
+        samples = [dict((inputs or default_inputs)(trajectory)) for trajectory in members]
         ranking = await asyncio.to_thread(spec.rank, samples, seed=seed)
         for trajectory, result in zip(members, ranking.results, strict=True):
             if result.value is not None:
@@ -80,7 +80,7 @@ def scored_by(
                 trajectory.reward = result.value
         pairs = [*zip(members, ranking.results, strict=True)]
         art.keep_results(group, pairs)
-        group.trajectories[:] = [one for one, result in pairs if result.value is not None]
+        group.trajectories[:] = [trajectory for trajectory, result in pairs if result.value is not None]
         return group
 
     return score

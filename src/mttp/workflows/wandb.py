@@ -72,7 +72,7 @@ class WandbRuns:
 
     def _started(self, name: str, run_id: str) -> Any:
         settings = self._library.Settings(console="off", disable_git=True, x_disable_stats=True)
-        found = self._library.init(
+        run = self._library.init(
             project=self._project,
             entity=self._entity,
             name=name,
@@ -81,10 +81,10 @@ class WandbRuns:
             reinit="create_new",
         )
         for x, curves in _AXES.values():
-            found.define_metric(x, hidden=True)
+            run.define_metric(x, hidden=True)
             for curve in curves:
-                found.define_metric(curve, step_metric=x)
-        return found
+                run.define_metric(curve, step_metric=x)
+        return run
 
     def flush(self) -> None:
         """Do nothing: W&B sends in a process of its own."""

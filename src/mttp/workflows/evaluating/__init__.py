@@ -96,7 +96,7 @@ def evaluate(
     with _asking("tasks", tasks):
         todo = tasks_of(tasks)
     session = recording_session()
-    stated = Evaluation(
+    evaluation = Evaluation(
         id=ids.run_id(),
         suite=text(suite, faults),
         suite_version=_text(suite_version, faults),
@@ -111,16 +111,16 @@ def evaluate(
         policy_version=_text(policy_version, faults),
     )
     with _asking("resume", resume):
-        stated, done = resumed(stated, resume, session)
+        evaluation, results = resumed(evaluation, resume, session)
     with _asking("baseline", baseline):
-        stated, scores = compared(stated, baseline)
+        evaluation, scores = compared(evaluation, baseline)
     return _opened(
         OpenEvaluation(
             session,
-            stated,
+            evaluation,
             todo,
             baseline=scores,
-            done=done,
+            done=results,
             concurrency=concurrency,
             timeout=limit,
             progress=progress,
@@ -147,40 +147,40 @@ def _asking(name: str, value: object) -> Iterator[None]:
 def _check(suite: object, samples: object, concurrency: object) -> None:
     if not issubclass(type(suite), str) or not text(suite, []):
         raise ConfigureError(f"suite={scalar_text(suite):.80} is not a name; pass the suite's name as a str")
-    for name, given in (("samples", samples), ("concurrency", concurrency)):
-        if type(given) is not int or given < 1:
-            raise ConfigureError(f"{name}={scalar_text(given):.80} is not a positive integer; pass 1 or more")
+    for name, value in (("samples", samples), ("concurrency", concurrency)):
+        if type(value) is not int or value < 1:
+            raise ConfigureError(f"{name}={scalar_text(value):.80} is not a positive integer; pass 1 or more")
 
 
 def _seconds(timeout: object) -> float | None:
     """Return a time limit; raises ConfigureError if it is none."""
-    found = convert("timeout", lambda given, _: number(given), timeout, [])
-    if timeout is not None and (type(timeout) is bool or found is None or not found > 0):
+    limit = convert("timeout", lambda value, _: number(value), timeout, [])
+    if timeout is not None and (type(timeout) is bool or limit is None or not limit > 0):
         raise ConfigureError(
             f"timeout={scalar_text(timeout):.80} is not a positive number of seconds; omit it for no limit"
         )
-    return cast("float | None", found)
+    return cast("float | None", limit)
 
 
 def _identity(spec: Identified | None) -> Spec | None:
-    found = convert("spec", lambda given, _: getattr(given, "identity", given), spec, [])
-    if spec is not None and type(found) is not Spec:
+    identity = convert("spec", lambda value, _: getattr(value, "identity", value), spec, [])
+    if spec is not None and type(identity) is not Spec:
         raise ConfigureError(
             f"spec={scalar_text(spec):.80} is not a reward spec; pass an mttp.RewardSpec or mttp.model.Spec"
         )
-    return cast("Spec | None", found)
+    return cast("Spec | None", identity)
 
 
-def _text(given: object, faults: Faults) -> str | None:
-    return None if given is None else text(given, faults)
+def _text(value: object, faults: Faults) -> str | None:
+    return None if value is None else text(value, faults)
 
 
-def _tags(given: Mapping[str, object] | None, faults: Faults) -> dict[str, str]:
+def _tags(items: Mapping[str, object] | None, faults: Faults) -> dict[str, str]:
     """Return tags as text; names with an equals sign are errors, since they can't be read back."""
     problems: Faults = []
-    known = mapping("tags", given, problems)
+    known = mapping("tags", items, problems)
     if problems:
-        raise ConfigureError(f"tags={scalar_text(given):.80} is not a dict; pass tags={{'name': 'value'}}")
+        raise ConfigureError(f"tags={scalar_text(items):.80} is not a dict; pass tags={{'name': 'value'}}")
     tags = {text(name, faults): text(value, faults) for name, value in known.items()}
     for name in tags:
         if "=" in name or not name:
@@ -196,11 +196,11 @@ def _opened(
     if session is None:
         return opened
     with _lock:
-        held = _open.get(session)
-        if held is None:
-            held = _open[session] = {}
-            session._before_close(_close, session, held)
-        held[id(opened)] = opened
+        evaluations = _open.get(session)
+        if evaluations is None:
+            evaluations = _open[session] = {}
+            session._before_close(_close, session, evaluations)
+        evaluations[id(opened)] = opened
     opened._begin(faults, metadata)
     return opened
 
@@ -210,9 +210,9 @@ def _forget(ended: OpenEvaluation) -> None:
         _open.get(ended._session, {}).pop(id(ended), None)
 
 
-def _close(session: Session, held: dict[int, OpenEvaluation]) -> None:
+def _close(session: Session, evaluations: dict[int, OpenEvaluation]) -> None:
     """End the open evaluations of a closing session; a forked child leaves its parent's open."""
-    for opened in list(held.values()):
+    for opened in list(evaluations.values()):
         if session._records_for(opened._host):
             opened._end_open()
 

@@ -105,12 +105,12 @@ class Attempt:
 
     def _settle(self, arguments: dict[str, Any], faults: Faults) -> bool:
         """Store the result unless there is one already; return whether it was stored."""
-        stated = {"duration": clock.seconds() - self.began, "episode": self._episode, **arguments}
+        facts = {"duration": clock.seconds() - self.began, "episode": self._episode, **arguments}
         with self._lock:
             if not self._is_open:
                 return False
             self._is_open = False
-        result = self._evaluation._keep(self.task.id, stated, faults, sample=self.task.sample)
+        result = self._evaluation._keep(self.task.id, facts, faults, sample=self.task.sample)
         passed = None if result is None else result.passed
         if passed is not None and self._episode is not None and not self._episode.ended:
             self._episode.end(outcome=EpisodeOutcome.SUCCESS if passed else EpisodeOutcome.FAILURE)
@@ -204,8 +204,8 @@ async def in_tasks(
 
 async def _limited(attempt: Attempt, turn: asyncio.Future[None], timeout: float | None) -> None:
     try:
-        done, _ = await asyncio.wait({turn}, timeout=timeout)
-        if done:
+        finished, _ = await asyncio.wait({turn}, timeout=timeout)
+        if finished:
             turn.result()
         else:
             attempt.time_out()

@@ -215,9 +215,9 @@ class OpenEvaluation(ScoredHandle):
             faults.append(f"task_invalid: {scalar_text(task):.80} has no id")
             name = scalar_text(task)[:80]
         arguments = {} if score is None else arguments_of(score, faults)
-        given = {"passed": passed, "error": error, "outcome": outcome}
-        given |= {"duration": duration, "episode": episode}
-        arguments |= {key: value for key, value in given.items() if value is not None}
+        details = {"passed": passed, "error": error, "outcome": outcome}
+        details |= {"duration": duration, "episode": episode}
+        arguments |= {key: value for key, value in details.items() if value is not None}
         index = _sample(sample, self._stated.samples, faults)
         index, since = self._iterated(name, index)
         return self._keep(name, {"duration": since, **arguments}, faults, sample=index)
@@ -243,7 +243,7 @@ class OpenEvaluation(ScoredHandle):
         if self._todo and task not in self._todo:
             faults.append(f"task_unknown: {task:.80}")
         place = episode_target(episode, faults)
-        stated = TaskResult(
+        draft = TaskResult(
             task=task,
             **result_fields(faults, **arguments),
             duration=seconds(duration, faults),
@@ -255,7 +255,7 @@ class OpenEvaluation(ScoredHandle):
                 self._fault("after_end", f"result of {task!r:.80} after the end of its evaluation")
                 return None
             index = self._next_sample(task) if sample is None else sample
-            result = replace(stated, sample=index, revision=feedback.now())
+            result = replace(draft, sample=index, revision=feedback.now())
             result = self._recorded(result.against(self._baseline.get(task)), place, faults)
             self._found[result.key] = result
             self._kept.append(result)
@@ -347,9 +347,9 @@ class OpenEvaluation(ScoredHandle):
 
     def _join(self, episode: OpenEpisode) -> None:
         """Link the episode to the evaluation, unless it is linked."""
-        span, ours = cast(RecordingSpan, episode._span), cast(RecordingSpan, self._span).identity
-        if all(_place(found.context) != _place(ours) for found in span.links):
-            span.add_link(ours)
+        span, identity = cast(RecordingSpan, episode._span), cast(RecordingSpan, self._span).identity
+        if all(_place(existing.context) != _place(identity) for existing in span.links):
+            span.add_link(identity)
 
     # Running the tasks.
 
@@ -401,8 +401,8 @@ class OpenEvaluation(ScoredHandle):
         return self._of(todo)
 
     def _of(self, tasks: Sequence[Task]) -> list[TaskResult]:
-        found = self.results
-        return [found[task.id, task.sample] for task in tasks if (task.id, task.sample) in found]
+        results = self.results
+        return [results[task.id, task.sample] for task in tasks if (task.id, task.sample) in results]
 
     # The end.
 
@@ -450,14 +450,14 @@ class OpenEvaluation(ScoredHandle):
         return f"<OpenEvaluation of {self._stated.suite}, {self.summary().text()}, {state}>"
 
 
-def _sample(given: object, samples: int, faults: Faults) -> int | None:
+def _sample(sample: object, samples: int, faults: Faults) -> int | None:
     """Return a valid sample index, else None; an invalid or unexpected one is added to `faults`."""
-    found = count(given)
-    if found is None and given is not None:
-        faults.append(f"sample_invalid: {scalar_text(given):.80}")
-    if found is not None and found >= samples:
-        faults.append(f"sample_unknown: {found}, of {samples} that are to be taken")
-    return found
+    index = count(sample)
+    if index is None and sample is not None:
+        faults.append(f"sample_invalid: {scalar_text(sample):.80}")
+    if index is not None and index >= samples:
+        faults.append(f"sample_unknown: {index}, of {samples} that are to be taken")
+    return index
 
 
 def _scoring(result: TaskResult, spec: Spec | None) -> Reward:

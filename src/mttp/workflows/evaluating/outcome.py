@@ -65,10 +65,10 @@ def result_fields(
     return {"outcome": final} | ({"error_type": error_type} if error_type else {}) | _error(error, faults)
 
 
-def _outcome(given: object, faults: Faults) -> str | None:
-    if given is None or (found := optional_text("outcome", given, [])) in OUTCOMES:
-        return None if given is None else found
-    faults.append(f"outcome_invalid: {scalar_text(given):.80}")
+def _outcome(value: object, faults: Faults) -> str | None:
+    if value is None or (outcome := optional_text("outcome", value, [])) in OUTCOMES:
+        return None if value is None else outcome
+    faults.append(f"outcome_invalid: {scalar_text(value):.80}")
     return None
 
 
@@ -78,15 +78,15 @@ def _implied(value: float | None, error: object) -> str:
     return Outcome.SKIPPED if value is None else Outcome.SCORED
 
 
-def _error(given: object, faults: Faults) -> dict[str, Any]:
-    if given is None:
+def _error(error: object, faults: Faults) -> dict[str, Any]:
+    if error is None:
         return {}
-    if is_exception(given):
-        kind = qualified_name(given)
-        message = error_message(given)
+    if is_exception(error):
+        kind = qualified_name(error)
+        message = error_message(error)
         described = f"{kind}: {message}" if message else kind
         return {"error": text(described, faults), "error_type": text(kind, faults)}
-    return {"error": text(given if isinstance(given, str) else scalar_text(given), faults)}
+    return {"error": text(error if isinstance(error, str) else scalar_text(error), faults)}
 
 
 def arguments_of(value: Any, faults: Faults) -> dict[str, Any]:
@@ -113,8 +113,8 @@ def _arguments(value: Any, faults: Faults) -> dict[str, Any]:
         return {"passed": bool(value)}
     if isinstance(value, Mapping):
         faults += unknown_arguments("result", [name for name in value if name not in _ARGUMENTS])
-        stated = {name: value[name] for name in _ARGUMENTS if value.get(name) is not None}
-        return _scored(stated.pop("score", None), faults) | stated
+        arguments = {name: value[name] for name in _ARGUMENTS if value.get(name) is not None}
+        return _scored(arguments.pop("score", None), faults) | arguments
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[1], _VERDICTS):
         return _scored(value[0], faults) | ({} if value[1] is None else {"passed": value[1]})
     if hasattr(value, "value") and number(value) is None:
@@ -148,11 +148,11 @@ def _rewarded(value: Any) -> dict[str, Any]:
     if status == RewardStatus.OK:
         return {"reward": reward, "outcome": Outcome.SCORED, "score": value.value, "passed": passed}
     message = getattr(value, "error", None) or getattr(value, "raw", None) or _message(value, status)
-    given = "" if value.value is None else f"; the reward {value.value:g} does not count as a score"
+    note = "" if value.value is None else f"; the reward {value.value:g} does not count as a score"
     if status == RewardStatus.ABSTAINED:
-        return {"reward": reward, "outcome": Outcome.ABSTAINED, "error": f"{message}{given}"}
+        return {"reward": reward, "outcome": Outcome.ABSTAINED, "error": f"{message}{note}"}
     error_type = getattr(value, "error_type", None) or status
-    return {"reward": reward, "error": f"{message}{given}", "error_type": error_type}
+    return {"reward": reward, "error": f"{message}{note}", "error_type": error_type}
 
 
 def verdict_text(passed: bool | None) -> str | None:
@@ -170,21 +170,21 @@ def episode_target(episode: object, faults: Faults) -> Target | None:
     if episode is None or (isinstance(episode, OpenEpisode) and not episode):
         return None
     try:
-        found = target(episode)
+        place = target(episode)
     except ValueError as error:
         faults.append(f"target_invalid: {error}")
         return None
-    if found.is_step:
-        faults.append(f"target_invalid: a step of {found.trace_id} is not an episode")
+    if place.is_step:
+        faults.append(f"target_invalid: a step of {place.trace_id} is not an episode")
         return None
-    return found
+    return place
 
 
 def seconds(given: object, faults: Faults) -> float | None:
     """Return a duration in seconds; None and a fault if it is not a finite number from 0 on."""
-    found = number(given)
-    if found is not None and math.isfinite(found) and found >= 0:
-        return found
+    duration = number(given)
+    if duration is not None and math.isfinite(duration) and duration >= 0:
+        return duration
     if given is not None:
         faults.append(f"duration_invalid: {scalar_text(given):.80}")
     return None

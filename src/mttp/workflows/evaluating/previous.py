@@ -53,12 +53,12 @@ def compared(stated: Evaluation, baseline: Baseline) -> tuple[Evaluation, dict[s
 
 
 def _score(task: object, value: object) -> float:
-    found = number(value)
-    if found is None or not math.isfinite(found):
+    score = number(value)
+    if score is None or not math.isfinite(score):
         raise ConfigureError(
             f"the baseline's score of {task!r:.80} is {scalar_text(value):.80}; pass a finite number"
         )
-    return found
+    return score
 
 
 def chosen(evals: Sequence[Evaluation], stated: Evaluation, *, where: str) -> Evaluation:
@@ -68,10 +68,10 @@ def chosen(evals: Sequence[Evaluation], stated: Evaluation, *, where: str) -> Ev
     Raises ReadError with the evaluations that there are when none matches, or when the digest of the code of
     a matching one can't be compared.
     """
-    others = [found for found in evals if found.id != stated.id]
-    comparable = [found for found in others if _is_comparable(found, stated)]
+    others = [evaluation for evaluation in evals if evaluation.id != stated.id]
+    comparable = [other for other in others if _is_comparable(other, stated)]
     if not comparable:
-        same_but_method = [found for found in others if _is_comparable(_with_code_of(found, stated), stated)]
+        same_but_method = [other for other in others if _is_comparable(_with_code_of(other, stated), stated)]
         if same_but_method:
             raise ReadError(
                 f"{where} has an evaluation of {_label(stated)} that is not comparable: {_OTHER_METHOD}. "
@@ -82,18 +82,18 @@ def chosen(evals: Sequence[Evaluation], stated: Evaluation, *, where: str) -> Ev
             f"{where} has no evaluation of {_label(stated)} to compare with; it has: {known}. To compare "
             "with another one, pass the baseline as a dict from task to score"
         )
-    return max(comparable, key=lambda found: (found.status in _WHOLE, found.start_time or 0))
+    return max(comparable, key=lambda other: (other.status in _WHOLE, other.start_time or 0))
 
 
-def _is_comparable(one: Evaluation, other: Evaluation) -> bool:
-    if (one.suite, one.suite_version) != (other.suite, other.suite_version):
+def _is_comparable(first: Evaluation, second: Evaluation) -> bool:
+    if (first.suite, first.suite_version) != (second.suite, second.suite_version):
         return False
-    return one.spec is None or other.spec is None or one.spec == other.spec
+    return first.spec is None or second.spec is None or first.spec == second.spec
 
 
-def _with_code_of(earlier: Evaluation, stated: Evaluation) -> Evaluation:
+def _with_code_of(earlier: Evaluation, current: Evaluation) -> Evaluation:
     """Return an evaluation with the code of the stated spec, if their digests are of different methods."""
-    spec, now = earlier.spec, stated.spec
+    spec, now = earlier.spec, current.spec
     if spec is None or now is None or not spec.code_sha256 or not now.code_sha256:
         return earlier
     if is_same_method(spec.code_sha256, now.code_sha256):
@@ -123,32 +123,32 @@ def resumed(
     source = _own(session) if isinstance(resume, bool) else resume
     trusted = not isinstance(resume, bool) and stated.run_name is None
     evaluations = _evaluations(source)
-    matching = [found for found in evaluations if _is_same(found, stated, any_run=trusted)]
+    matching = [earlier for earlier in evaluations if _is_same(earlier, stated, any_run=trusted)]
     if not matching:
-        if any(_is_same(_with_code_of(found, stated), stated, any_run=trusted) for found in evaluations):
+        if any(_is_same(_with_code_of(earlier, stated), stated, any_run=trusted) for earlier in evaluations):
             log.warning("the evaluation of %s starts anew: %s", _label(stated), _OTHER_METHOD)
         return stated, {}
-    last = max(matching, key=lambda found: found.start_time or 0)
+    last = max(matching, key=lambda earlier: earlier.start_time or 0)
     if last.samples > stated.samples:
         raise ConfigureError(
             f"samples={stated.samples} is lower than the {last.samples} of the evaluation to resume; pass "
             f"samples={last.samples} or more, or omit resume"
         )
-    done = {
+    results = {
         key: result
         for key, result in last.latest().items()
         if result.outcome not in FAILED and (result.task in stated.tasks or not stated.tasks)
     }
-    return replace(stated, id=last.id), done
+    return replace(stated, id=last.id), results
 
 
-def _is_same(previous: Evaluation, stated: Evaluation, *, any_run: bool) -> bool:
+def _is_same(previous: Evaluation, current: Evaluation, *, any_run: bool) -> bool:
     """Return whether both are one evaluation; `any_run` skips the comparison of runs."""
-    if any(getattr(previous, name) != getattr(stated, name) for name in _SAME):
+    if any(getattr(previous, name) != getattr(current, name) for name in _SAME):
         return False
-    if previous.run_id == stated.run_id or any_run:
+    if previous.run_id == current.run_id or any_run:
         return True
-    return stated.run_name is not None and previous.run_name == stated.run_name
+    return current.run_name is not None and previous.run_name == current.run_name
 
 
 def _own(session: Session | None) -> Session:
@@ -164,9 +164,9 @@ def _own(session: Session | None) -> Session:
 
 
 def _evaluations(source: Any) -> list[Evaluation]:
-    found = getattr(source, "evals", None)
-    if isinstance(found, list):
-        return found
+    evals = getattr(source, "evals", None)
+    if isinstance(evals, list):
+        return evals
     from mttp.reading.evals import evaluations
 
     return evaluations(source).evals

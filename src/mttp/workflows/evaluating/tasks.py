@@ -56,17 +56,17 @@ def task_id(given: object) -> str:
     if isinstance(given, Task):
         return given.id
     if not isinstance(given, (str, int)):
-        given = next((found for name in _NAMES if (found := _part(given, name)) is not None), "")
+        given = next((id_ for name in _NAMES if (id_ := _part(given, name)) is not None), "")
     return text(given, []) if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
 
 
-def _part(given: object, name: str) -> Any:
-    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
+def _part(task: object, name: str) -> Any:
+    return task.get(name) if isinstance(task, Mapping) else getattr(task, name, None)
 
 
-def _slices(given: object) -> tuple[str, ...]:
-    found = None if isinstance(given, (str, int)) else _part(given, "slices")
-    if found is None:
+def _slices(task: object) -> tuple[str, ...]:
+    slices = None if isinstance(task, (str, int)) else _part(task, "slices")
+    if slices is None:
         return ()
-    members = [found] if isinstance(found, str) or not hasattr(found, "__iter__") else found
+    members = [slices] if isinstance(slices, str) or not hasattr(slices, "__iter__") else slices
     return tuple(text(name, []) for name in members)

@@ -56,80 +56,80 @@ def compared(case: ProbeCase, found: Sequence[SpanRecord]) -> tuple[Literal["who
     return ("lost" if lost else "changed"), "; ".join(dict.fromkeys(differences))[:400]
 
 
-def _differences(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
+def _differences(sent: SpanRecord, copy: SpanRecord) -> Iterator[str]:
     expected = arrays(sent.attributes)
-    gone = [key for key in expected if key not in got.attributes]
+    gone = [key for key in expected if key not in copy.attributes]
     if len(gone) > 3:
         yield f"{len(gone)} of {len(expected)} attributes are lost"
         gone = []
     for key in gone:
-        inner = [name for name in got.attributes if name.startswith(f"{key}.")]
+        inner = [name for name in copy.attributes if name.startswith(f"{key}.")]
         yield f"{key} became {', '.join(inner)}" if inner else f"{key} is lost"
     for key, value in expected.items():
-        if key in got.attributes and not _same(value, got.attributes[key]):
-            yield _change(value, got.attributes[key])
+        if key in copy.attributes and not _same(value, copy.attributes[key]):
+            yield _change(value, copy.attributes[key])
     if expected.get(KEY) == "frame":
-        yield from _frame(sent, got)
+        yield from _frame(sent, copy)
 
 
-def _frame(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
+def _frame(sent: SpanRecord, copy: SpanRecord) -> Iterator[str]:
     """Differences besides the attributes."""
     for name in _FRAME:
-        before, after = getattr(sent, name), getattr(got, name)
+        before, after = getattr(sent, name), getattr(copy, name)
         if before != after:
             is_time = name.endswith("_time")
             words = f"{abs(before - after)} ns off" if is_time else f"{after!r} instead of {before!r}"
             yield f"{name.replace('_', ' ')} is {words}"
     for name in ("events", "links"):
-        before, after = getattr(sent, name), getattr(got, name)
+        before, after = getattr(sent, name), getattr(copy, name)
         if len(before) > len(after):
             yield f"{name} are lost"
         else:
             yield from dict.fromkeys(
                 words for pair in zip(before, after, strict=False) for words in _part_differences(*pair)
             )
-    if dict(sent.scope.resource).items() - dict(got.scope.resource).items():
+    if dict(sent.scope.resource).items() - dict(copy.scope.resource).items():
         yield "resource is lost"
-    if (sent.scope.name, sent.scope.version) != (got.scope.name, got.scope.version):
+    if (sent.scope.name, sent.scope.version) != (copy.scope.name, copy.scope.version):
         yield "scope is lost"
 
 
-def _part_differences(sent: Any, got: Any) -> Iterator[str]:
+def _part_differences(sent: Any, copy: Any) -> Iterator[str]:
     """Differences of an event or a link, ignoring attributes that a store adds."""
     what, identity = (
         ("event", ("name",)) if isinstance(sent, SpanEvent) else ("link", ("trace_id", "span_id"))
     )
-    if any(getattr(sent, name) != getattr(got, name) for name in identity):
+    if any(getattr(sent, name) != getattr(copy, name) for name in identity):
         yield f"{what} came back as another"
-    if what == "event" and sent.time != got.time:
-        yield f"event time is {abs(sent.time - got.time)} ns off"
-    if not all(_same(value, got.attributes.get(key)) for key, value in sent.attributes.items()):
+    if what == "event" and sent.time != copy.time:
+        yield f"event time is {abs(sent.time - copy.time)} ns off"
+    if not all(_same(value, copy.attributes.get(key)) for key, value in sent.attributes.items()):
         yield f"attributes of the {what} came back changed"
 
 
-def _same(sent: Any, got: Any) -> bool:
+def _same(sent: Any, copy: Any) -> bool:
     if isinstance(sent, list):
-        return isinstance(got, (list, tuple)) and len(sent) == len(got) and all(map(_same, sent, got))
+        return isinstance(copy, (list, tuple)) and len(sent) == len(copy) and all(map(_same, sent, copy))
     if isinstance(sent, Mapping):
         return (
-            isinstance(got, Mapping)
-            and sent.keys() == got.keys()
-            and all(_same(sent[k], got[k]) for k in sent)
+            isinstance(copy, Mapping)
+            and sent.keys() == copy.keys()
+            and all(_same(sent[k], copy[k]) for k in sent)
         )
-    if isinstance(sent, float) and isinstance(got, float) and math.isnan(sent):
-        return math.isnan(got)
-    return type(sent) is type(got) and bool(sent == got)
+    if isinstance(sent, float) and isinstance(copy, float) and math.isnan(sent):
+        return math.isnan(copy)
+    return type(sent) is type(copy) and bool(sent == copy)
 
 
-def _change(sent: Any, got: Any) -> str:
-    if isinstance(sent, str) and isinstance(got, str) and sent.startswith(got):
-        return f"cut to {len(got.encode()):,} of {len(sent.encode()):,} bytes"
-    if isinstance(sent, list) and isinstance(got, (list, tuple)):
-        if len(sent) != len(got):
-            return f"{len(got):,} of {len(sent):,} elements came back"
-        if _same(sorted(sent, key=repr), sorted(got, key=repr)):
+def _change(sent: Any, copy: Any) -> str:
+    if isinstance(sent, str) and isinstance(copy, str) and sent.startswith(copy):
+        return f"cut to {len(copy.encode()):,} of {len(sent.encode()):,} bytes"
+    if isinstance(sent, list) and isinstance(copy, (list, tuple)):
+        if len(sent) != len(copy):
+            return f"{len(copy):,} of {len(sent):,} elements came back"
+        if _same(sorted(sent, key=repr), sorted(copy, key=repr)):
             return "came back in another order"
-    return f"came back as {_kind(got)}: {_short(got)}"
+    return f"came back as {_kind(copy)}: {_short(copy)}"
 
 
 def _kind(value: Any) -> str:
@@ -172,8 +172,8 @@ def _withholds(profile: str, case: ProbeCase) -> bool:
     """Whether a profile changes the case before sending, and lists that in its omissions."""
     withholding, spent = PROFILES[profile].withholding, 0
     for span in case.spans:
-        kept = withholding.keep(span.attributes, spent=spent)
-        spent = kept.spent
-        if kept.changed:
+        selection = withholding.keep(span.attributes, spent=spent)
+        spent = selection.spent
+        if selection.changed:
             return True
     return False

@@ -92,8 +92,8 @@ class Probe:
                 raise TransportError(f"{self.transport!r} does not accept a short string: {answers[0]}")
             if len(answers) == 1 and self.store is not None:
                 self.store.read_trace(case.trace_id)  # fails before the other cases are sent
-        found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
-        findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
+        traces = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
+        findings = [self._finding(case, answer, traces) for case, answer in zip(sent, answers, strict=True)]
         guess = guessed(self.transport.settings.endpoint)
         profile, helpless = suited(sent, findings, guess=None if guess is DEFAULT else guess.name)
         return ProbeReport(
@@ -124,22 +124,22 @@ class Probe:
                 self._is_open = True
                 return "taken"
 
-    def _read(self, taken: Sequence[ProbeCase]) -> dict[str, _Trace]:
+    def _read(self, cases: Sequence[ProbeCase]) -> dict[str, _Trace]:
         """The spans of each trace, when all have arrived or no more arrive."""
         if self.store is None:
             return {}
-        found = {case.trace_id: _Trace() for case in taken}
+        traces = {case.trace_id: _Trace() for case in cases}
         end, quiet = monotonic() + self.wait, monotonic() + self.first
         while True:
-            waiting = [case for case in taken if len(found[case.trace_id].spans) < len(case.spans)]
-            self._report(f"waiting for {len(waiting)} of {len(taken)} traces")
-            before = sum(len(trace.spans) for trace in found.values())
+            waiting = [case for case in cases if len(traces[case.trace_id].spans) < len(case.spans)]
+            self._report(f"waiting for {len(waiting)} of {len(cases)} traces")
+            before = sum(len(trace.spans) for trace in traces.values())
             for case in waiting:
-                found[case.trace_id] = self._trace(case.trace_id)
-            if sum(len(trace.spans) for trace in found.values()) > before:
+                traces[case.trace_id] = self._trace(case.trace_id)
+            if sum(len(trace.spans) for trace in traces.values()) > before:
                 quiet = monotonic() + self.quiet
             if not waiting or monotonic() > min(end, quiet):
-                return found
+                return traces
             sleep(PAUSE_SECONDS)
 
     def _trace(self, trace_id: str) -> _Trace:
@@ -149,12 +149,12 @@ class Probe:
         except ReadError as error:
             return _Trace([], str(error))
 
-    def _finding(self, case: ProbeCase, answer: str, found: dict[str, _Trace]) -> ProbeFinding:
+    def _finding(self, case: ProbeCase, answer: str, traces: dict[str, _Trace]) -> ProbeFinding:
         if answer != "taken":
             return ProbeFinding(case=case.name, answer=answer, outcome="refused", detail=answer)
         if self.store is None:
             return ProbeFinding(case=case.name, answer=answer, outcome="unknown")
-        trace = found[case.trace_id]
+        trace = traces[case.trace_id]
         if trace.why:
             return ProbeFinding(case=case.name, answer=answer, outcome="lost", detail=trace.why)
         outcome, detail = compared(case, trace.spans)
