@@ -97,7 +97,7 @@ class ArrayRollouts:
         after a step: the next step of that world is the first one of its next episode.
         The times of an episode are those of its first and last rollout.
         """
-        given = {
+        rollout = {
             "observations": observations if self._options.observations else None,
             "actions": actions if self._options.actions else None,
             "rewards": rewards,
@@ -108,12 +108,12 @@ class ArrayRollouts:
         }
         try:
             with self._lock:
-                self._record(given, None if policy_version is None else str(policy_version))
+                self._record(rollout, None if policy_version is None else str(policy_version))
         except Exception as error:
             raise_interrupt(error)
             hook_failed(_LIBRARY, "record", error)
 
-    def _record(self, given: Mapping[str, Any], version: str | None) -> None:
+    def _record(self, rollout: Mapping[str, Any], version: str | None) -> None:
         session = configuration.recording_session()
         if session is None:
             return
@@ -122,7 +122,7 @@ class ArrayRollouts:
             self._open.clear()
             session._before_close(self.close, "training_ended")
         since, self._since = self._since, self._clock.now()
-        arrays = {name: self._copied(name, array) for name, array in given.items() if array is not None}
+        arrays = {name: self._copied(name, array) for name, array in rollout.items() if array is not None}
         length = len(arrays["rewards"])
         wrong = [name for name, array in arrays.items() if len(array) != length]
         if wrong:
@@ -137,10 +137,10 @@ class ArrayRollouts:
 
     def _copied(self, name: str, array: Any) -> np.ndarray[Any, Any]:
         """Return the chosen worlds of an array, copied off its device."""
-        found = as_array(array[:, self._worlds])
-        if found is None or found.ndim < 2:
+        copy = as_array(array[:, self._worlds])
+        if copy is None or copy.ndim < 2:
             raise ValueError(f"{name} is not an array of shape [time, world, ...]")
-        return found
+        return copy
 
     def _end(self, session: Session, world: int, version: str | None, **facts: Any) -> None:
         """Record the episode of a world."""

@@ -107,26 +107,26 @@ class ArtPatches(LibraryPatches):
 
     async def _gather(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         with recording_everything():
-            found = await wrapped(*args, **kwargs)
-        guard(_LIBRARY, self._gathered, found)
-        return found
+            groups = await wrapped(*args, **kwargs)
+        guard(_LIBRARY, self._gathered, groups)
+        return groups
 
     async def _log(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
-        given = dict(zip(("trajectories", "split"), args, strict=False)) | kwargs
-        listed = given.get("trajectories")
+        inputs = dict(zip(("trajectories", "split"), args, strict=False)) | kwargs
+        listed = inputs.get("trajectories")
         if listed is not None and not isinstance(listed, (list, tuple)):  # it can be read only once
-            listed = given["trajectories"] = list(listed)
-            args, kwargs = (), given
+            listed = inputs["trajectories"] = list(listed)
+            args, kwargs = (), inputs
         if listed:
-            guard(_LIBRARY, self._record_all, listed, given.get("split", "val"), given.get("step"), model)
+            guard(_LIBRARY, self._record_all, listed, inputs.get("split", "val"), inputs.get("step"), model)
         return await wrapped(*args, **kwargs)
 
     async def _train(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        given = dict(zip(("model", "trajectory_groups"), args, strict=False)) | kwargs
-        groups = given["trajectory_groups"] = list(given.get("trajectory_groups", ()))
-        model = given.get("model")
+        inputs = dict(zip(("model", "trajectory_groups"), args, strict=False)) | kwargs
+        groups = inputs["trajectory_groups"] = list(inputs.get("trajectory_groups", ()))
+        model = inputs.get("model")
         recorded = guard(_LIBRARY, self._record_all, groups, "train", None, model) or []
-        result = await wrapped(**given)
+        result = await wrapped(**inputs)
         guard(_LIBRARY, self._updated, result, model, recorded)
         return result
 
@@ -138,17 +138,17 @@ class ArtPatches(LibraryPatches):
             guard(_LIBRARY, self._judge_called, args, kwargs, start, sys.exc_info()[1])
 
     async def _ruler_score_group(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        given = args[0] if args else kwargs.get("group")
+        original = args[0] if args else kwargs.get("group")
         scored = None
         try:
             scored = await wrapped(*args, **kwargs)
         finally:  # without a result the judge has failed
-            guard(_LIBRARY, self._scored, given, scored)
+            guard(_LIBRARY, self._scored, original, scored)
         return scored
 
     # What they record.
 
-    def _gathered(self, found: Iterable[Any]) -> None:
+    def _gathered(self, listed: Iterable[Any]) -> None:
         """Keep groups, or trajectories without one, until they are trained on or logged."""
         session = configuration.recording_session()
         if session is None:
@@ -156,29 +156,29 @@ class ArtPatches(LibraryPatches):
         if session not in self._sessions:
             self._sessions.add(session)
             session._before_close(self._flush)
-        for one in found:
-            if not isinstance(one, BaseException):
-                self._waiting.setdefault(id(one), (one, uuid.uuid4().hex))
+        for item in listed:
+            if not isinstance(item, BaseException):
+                self._waiting.setdefault(id(item), (item, uuid.uuid4().hex))
         while len(self._waiting) > _MOST_WAITING:
             oldest, _ = self._waiting[next(iter(self._waiting))]
             self._record_all([oldest], None, None, None)
 
     def _flush(self) -> None:
         """Record what was gathered and is still waiting."""
-        self._record_all([one for one, _ in self._waiting.values()], None, None, None)
+        self._record_all([item for item, _ in self._waiting.values()], None, None, None)
 
     def _record_all(self, listed: Iterable[Any], split: str | None, step: Any, model: Any) -> list[OpenGroup]:
         """Record groups and trajectories that are not recorded yet, and return the groups."""
         groups = []
-        for one in listed:
-            _, identity = self._waiting.pop(id(one), (None, uuid.uuid4().hex))
-            members = getattr(one, "trajectories", None)
+        for item in listed:
+            _, identity = self._waiting.pop(id(item), (None, uuid.uuid4().hex))
+            members = getattr(item, "trajectories", None)
             if members is None:
-                self._record(one, None, split, step, model)
+                self._record(item, None, split, step, model)
                 continue
             values = [self._record(member, identity, split, step, model) for member in members]
             recorded = [value for value in values if value is not None]
-            for failure in getattr(one, "exceptions", ()):
+            for failure in getattr(item, "exceptions", ()):
                 self._record_failure(failure, identity, split)
             if recorded:
                 groups.append(group(identity, recorded))
@@ -212,10 +212,10 @@ class ArtPatches(LibraryPatches):
             reward = rewards.make(result, [])
             value = replace(value, reward=reward, rewards=(reward,), return_=reward.value)
         session.record(value)
-        kept = replace(value, steps=(), agents=(), metadata={})
+        summary = replace(value, steps=(), agents=(), metadata={})
         key = id(trajectory)
-        self._recorded[key] = weakref.ref(trajectory, lambda _: self._recorded.pop(key, None)), kept
-        return kept
+        self._recorded[key] = weakref.ref(trajectory, lambda _: self._recorded.pop(key, None)), summary
+        return summary
 
     def _record_failure(self, failure: Any, identity: str, split: str | None) -> None:
         """Record a rollout that raised, as an episode without steps."""
@@ -231,28 +231,28 @@ class ArtPatches(LibraryPatches):
         """Return the episode with the model's name and the options."""
         return self._options.applied(replace(value, policy=getattr(model, "name", None)))
 
-    def _scored(self, given: Any, scored: Any) -> None:
+    def _scored(self, original: Any, scored: Any) -> None:
         """Let the scored copy of a group take its place; the group itself waits if its judge failed."""
-        _, identity = self._waiting.pop(id(given), (None, uuid.uuid4().hex))
-        kept = given if scored is None else scored
-        self._waiting[id(kept)] = kept, identity
+        _, identity = self._waiting.pop(id(original), (None, uuid.uuid4().hex))
+        waiting = original if scored is None else scored
+        self._waiting[id(waiting)] = waiting, identity
 
     def _judge_called(
         self, args: Any, kwargs: Mapping[str, Any], start: int, error: BaseException | None
     ) -> None:
         """Keep the judge's model, rubric and order for each member, and its one call for the first."""
         names = ("message_lists", "judge_model", "extra_litellm_params", "rubric", "tools")
-        given = dict(zip(names, args, strict=False)) | dict(kwargs)
-        judge = str(given.get("judge_model", "openai/o3"))
-        members = list(given.get("message_lists") or ())
+        inputs = dict(zip(names, args, strict=False)) | dict(kwargs)
+        judge = str(inputs.get("judge_model", "openai/o3"))
+        members = list(inputs.get("message_lists") or ())
         failed: dict[str, Any] = {}
         if error is not None:
             failed = {"error_type": qualified_name(error), "error_message": error_message(error)}
         call = Call(operation="chat", name=judge, start_time=start, end_time=clock.wall(), **failed)
-        facts = {"model": judge, "rubric": given.get("rubric"), "order": [*range(len(members))], **failed}
+        facts = {"model": judge, "rubric": inputs.get("rubric"), "order": [*range(len(members))], **failed}
         for place, messages in enumerate(members):
-            own = {**facts, "position": place, "calls": () if place else (call,)}
-            self._judged.setdefault(_digest(messages), []).append(own)
+            judgment = {**facts, "position": place, "calls": () if place else (call,)}
+            self._judged.setdefault(_digest(messages), []).append(judgment)
         while len(self._judged) > _MOST_WAITING:
             del self._judged[next(iter(self._judged))]
 

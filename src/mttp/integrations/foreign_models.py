@@ -23,11 +23,11 @@ def fields(value: Any) -> Mapping[str, Any]:
     """
     if isinstance(value, Mapping):
         return value
-    own = getattr(value, "__dict__", None)
-    if type(own) is not dict:
+    attributes = getattr(value, "__dict__", None)
+    if type(attributes) is not dict:
         return {}
     extra = getattr(value, "__pydantic_extra__", None)
-    return {**own, **extra} if extra else own
+    return {**attributes, **extra} if extra else attributes
 
 
 def as_data(value: Any, omitted: frozenset[str] = frozenset()) -> Any:

@@ -47,11 +47,11 @@ class RolloutPatches(LibraryPatches):
 
     @contextmanager
     def _context(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-        with recording_everything(), wrapped(*args, **kwargs) as given:
-            yield given
+        with recording_everything(), wrapped(*args, **kwargs) as run:
+            yield run
 
     async def _exit(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        outer = [one for one in active_recorders() if one.key is EVERYTHING]
+        outer = [recorder for recorder in active_recorders() if recorder.key is EVERYTHING]
         if len(outer) <= 1 and not is_suppressed():  # the one is that of the rollout itself
             guard(_LIBRARY, self._record, args[0] if args else kwargs.get("run"))
         return await wrapped(*args, **kwargs)

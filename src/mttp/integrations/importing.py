@@ -50,7 +50,7 @@ class ImportedFile:
             "lacks": list(self.lacks),
             "episodes": self.episodes,
             "evaluations": self.evaluations,
-            "unreadable": [{"place": one.place, "reason": one.reason} for one in self.unreadable],
+            "unreadable": [{"place": record.place, "reason": record.reason} for record in self.unreadable],
         }
 
 
@@ -62,7 +62,7 @@ def find_files(given: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[Path, 
     """
     for path in map(Path, given):
         if path.is_dir():
-            yield from ((one, formats.recognize(one)) for one in _files_of(path))
+            yield from ((file, formats.recognize(file)) for file in _files_of(path))
         elif not path.exists():
             raise ReadError(f"{path} does not exist; give a file or a directory of files")
         else:
@@ -83,11 +83,11 @@ def import_files(
     if session is None:
         raise ReadError("no session is open to record the episodes; call mttp.configure first")
     groups: dict[str, list[Episode]] = {}
-    found = [_import(session, path, name, groups, advance) for path, name in files]
+    imported = [_import(session, path, name, groups, advance) for path, name in files]
     for name, members in groups.items():
-        advantages = [one.advantage for one in members]
+        advantages = [member.advantage for member in members]
         group(name, members, advantages=advantages if None not in advantages else None)
-    return found
+    return imported
 
 
 def _import(
@@ -100,20 +100,20 @@ def _import(
     described = formats.format_named(name)
     episodes, evaluations = 0, 0
     unreadable: list[UnreadableRecord] = []
-    for one in described.read(path):
-        if isinstance(one, UnreadableRecord):
-            unreadable.append(one)
-        elif isinstance(one, Episode):
-            session.record(one)
+    for item in described.read(path):
+        if isinstance(item, UnreadableRecord):
+            unreadable.append(item)
+        elif isinstance(item, Episode):
+            session.record(item)
             episodes += 1
-            if one.group is not None:
-                groups.setdefault(one.group, []).append(_member(one))
+            if item.group is not None:
+                groups.setdefault(item.group, []).append(_member(item))
             if advance is not None:
                 advance(1)
         else:
             from mttp.workflows.evaluations import record_evaluation
 
-            record_evaluation(one)
+            record_evaluation(item)
             evaluations += 1
     return ImportedFile(
         path=path,
@@ -132,5 +132,5 @@ def _member(episode: Episode) -> Episode:
 
 
 def _files_of(directory: Path) -> list[Path]:
-    found = [path for path in directory.rglob("*") if path.is_file() and path.name.endswith(_ENDINGS)]
-    return sorted(path for path in found if not path.name.startswith("."))
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name.endswith(_ENDINGS)]
+    return sorted(path for path in files if not path.name.startswith("."))

@@ -93,24 +93,24 @@ def wrap(env: Any, /, **options: Any) -> Any:
     Options and errors are those of `instrument`.
     An env that is already such a wrapper is returned unchanged, unless options are given.
     """
-    found: Wrap | None = getattr(integrations.integration_of(env), "wrap", None)
-    if found is None:
+    wrapper: Wrap | None = getattr(integrations.integration_of(env), "wrap", None)
+    if wrapper is None:
         kind = f"{type(env).__module__}.{type(env).__qualname__}"
         raise InstrumentError(f"{kind} cannot be wrapped; use mttp.instrument, which records it in place")
-    return found(env, **options)
+    return wrapper(env, **options)
 
 
 def _instrument_everything(options: Mapping[str, Any]) -> Libraries:
     global _everything
-    found = [name for name in integrations.LIBRARIES if name in sys.modules or find_spec(name) is not None]
-    if not found:
+    names = [name for name in integrations.LIBRARIES if name in sys.modules or find_spec(name) is not None]
+    if not names:
         library = next(iter(integrations.LIBRARIES.values()))
         raise MissingExtra(
             package=library.distribution, extra=library.extra, purpose="mttp.instrument() without a target"
         )
     if _everything is None or not _everything.attached:
         _everything = Libraries()
-    _everything.attach(found, options)
+    _everything.attach(names, options)
     return _everything
 
 
@@ -174,10 +174,10 @@ class Libraries(Live):
 
         A library that is not imported yet is listed by its name, as False.
         """
-        found: dict[str, bool] = {}
+        patches: dict[str, bool] = {}
         for package, handle in self._handles.items():
-            found |= {package: False} if handle is None else handle.status()
-        return found
+            patches |= {package: False} if handle is None else handle.status()
+        return patches
 
     def __enter__(self) -> Self:
         return self

@@ -40,8 +40,8 @@ class ActiveRecorder(Protocol):
 
 def active_recorders() -> tuple[ActiveRecorder, ...]:
     """Return the recorders around the current call, outermost first."""
-    found: tuple[ActiveRecorder, ...] = current().get(ACTIVE_RECORDERS_KEY, ())  # type: ignore[assignment]
-    return found
+    recorders: tuple[ActiveRecorder, ...] = current().get(ACTIVE_RECORDERS_KEY, ())  # type: ignore[assignment]
+    return recorders
 
 
 def is_suppressed() -> bool:

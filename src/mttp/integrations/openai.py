@@ -179,9 +179,9 @@ class ClientPatches(LibraryPatches):
         return wrapped(*args, **kwargs)
 
     def _copy(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        made = wrapped(*args, **kwargs)
-        self.attach_made(attach, made)
-        return made
+        client = wrapped(*args, **kwargs)
+        self.attach_made(attach, client)
+        return client
 
 
 class SocketPatches(LibraryPatches):
@@ -276,10 +276,10 @@ class _ModelCall:
         return self._step._owner._conversation
 
     def _open_call(self) -> OpenCall | LoggedCall:
-        given = self._arguments
-        numbers = {_SAME.get(name, name): value for name, value in given.items() if _is_number(value)}
+        arguments = self._arguments
+        numbers = {_SAME.get(name, name): value for name, value in arguments.items() if _is_number(value)}
         parameters = {name: numbers[name] for name in _PARAMETERS if name in numbers}
-        operation, model = self._api.operation, given.get("model")
+        operation, model = self._api.operation, arguments.get("model")
         if self._log is None:
             return self._step.model_call(model, operation=operation, provider=_LIBRARY, **parameters)
         call = Call(operation=operation, name=model, provider=_LIBRARY, parameters=parameters)
@@ -417,25 +417,25 @@ class _ModelCall:
 
 def _tokens(choice: Any) -> dict[str, Any]:
     """Return the token ids, log probabilities and token texts of a choice, those that it has."""
-    found, logprobs = {"ids": getattr(choice, "token_ids", None)}, getattr(choice, "logprobs", None)
+    tokens, logprobs = {"ids": getattr(choice, "token_ids", None)}, getattr(choice, "logprobs", None)
     listed = getattr(logprobs, "content", None)
     if listed is not None:  # of a chat
         listed = [*map(fields, listed)]
-        found["logprobs"] = [token.get("logprob") for token in listed]  # None is a fault
-        found["texts"] = [token.get("token") for token in listed]
+        tokens["logprobs"] = [token.get("logprob") for token in listed]  # None is a fault
+        tokens["texts"] = [token.get("token") for token in listed]
     else:
-        found["logprobs"] = getattr(logprobs, "token_logprobs", None)
-        found["texts"] = getattr(logprobs, "tokens", None)
-    texts = found["texts"]
+        tokens["logprobs"] = getattr(logprobs, "token_logprobs", None)
+        tokens["texts"] = getattr(logprobs, "tokens", None)
+    texts = tokens["texts"]
     if texts and all(isinstance(text, str) for text in texts):
         ids = [int(text[len(_AS_ID) :]) for text in texts if _ID_TEXT.fullmatch(text)]
         if len(ids) == len(texts):  # vLLM's `return_tokens_as_token_ids`
-            found |= {"ids": ids if found["ids"] is None else found["ids"], "texts": None}
+            tokens |= {"ids": ids if tokens["ids"] is None else tokens["ids"], "texts": None}
     else:
-        found["texts"] = None
-    block = {name: value for name, value in found.items() if value is not None}
-    if block and "ids" not in block and found["logprobs"]:
-        block["count"] = len(found["logprobs"])
+        tokens["texts"] = None
+    block = {name: value for name, value in tokens.items() if value is not None}
+    if block and "ids" not in block and tokens["logprobs"]:
+        block["count"] = len(tokens["logprobs"])
     return block
 
 
@@ -456,9 +456,9 @@ def _parsed(response: Any) -> Any:
 
 def _stream(response: Any) -> Any:
     """Return the stream in a response, also inside a wrapper of OpenTelemetry's instrumentation, or None."""
-    for found in (getattr(response, "__wrapped__", None), getattr(response, "stream", None), response):
-        if issubclass(type(found), (openai.Stream, openai.AsyncStream)):
-            return found
+    for candidate in (getattr(response, "__wrapped__", None), getattr(response, "stream", None), response):
+        if issubclass(type(candidate), (openai.Stream, openai.AsyncStream)):
+            return candidate
     return None
 
 
@@ -537,11 +537,11 @@ def attach(target: Any, /, **options: Any) -> ClientPatches:
     if not isinstance(target, (openai.OpenAI, openai.AsyncOpenAI)):
         kind = f"{type(target).__module__}.{type(target).__qualname__}"
         raise InstrumentError(f"{kind} is not a client; instrument an OpenAI or AsyncOpenAI object")
-    found = handle_in(target.chat.completions, ClientPatches, "create")
-    if found is not None:
+    patches = handle_in(target.chat.completions, ClientPatches, "create")
+    if patches is not None:
         if options:
-            found.use(options)
-        return found.claim()
+            patches.use(options)
+        return patches.claim()
     is_official = _is_official_active()  # once: later patches of the class are not called through this one
     handle = ClientPatches(options, lambda: is_official)
     handle.patch(

@@ -37,37 +37,37 @@ _KEPT = ("previous_response_id", "conversation")
 
 def messages_of(arguments: Mapping[str, Any]) -> list[Any]:
     """Return the instructions and the input of a request as chat messages."""
-    given = arguments.get("input")
-    items = as_data(given, _UNSENT) if isinstance(given, (list, tuple)) else given
+    request_input = arguments.get("input")
+    items = as_data(request_input, _UNSENT) if isinstance(request_input, (list, tuple)) else request_input
     instructions = arguments.get("instructions")
-    found = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else []
+    messages = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else []
     if isinstance(items, list):
         for is_answer, group in groupby(items, _is_of_model):
             some = [*group]
-            found += [answer(some)] if is_answer else chat_messages(some)
+            messages += [answer(some)] if is_answer else chat_messages(some)
     elif items is not None:
-        found += [{"role": "user", "content": items}] if isinstance(items, str) else []
-    return found
+        messages += [{"role": "user", "content": items}] if isinstance(items, str) else []
+    return messages
 
 
 def as_chat(response: Any) -> AssembledResponse:
     """Return a response of the Responses API with the fields of a chat's response."""
-    found = fields(response)
-    items = [*map(fields, found.get("output") or ())]
+    reply = fields(response)
+    items = [*map(fields, reply.get("output") or ())]
     parts = [fields(part) for item in items for part in item.get("content") or ()]
     content = [token for part in parts for token in part.get("logprobs") or ()]
-    details = fields(found.get("incomplete_details")).get("reason")
+    details = fields(reply.get("incomplete_details")).get("reason")
     whole = AssembledResponse(
-        model=found.get("model"),
-        id=found.get("id"),
-        usage=found.get("usage"),
-        prompt_token_ids=found.get("prompt_token_ids"),
+        model=reply.get("model"),
+        id=reply.get("id"),
+        usage=reply.get("usage"),
+        prompt_token_ids=reply.get("prompt_token_ids"),
     )
     if items:
-        ids = [one["token_ids"] for one in (found, *items, *parts) if one.get("token_ids")]
+        ids = [source["token_ids"] for source in (reply, *items, *parts) if source.get("token_ids")]
         choice: Any = SimpleNamespace(
             message=answer(as_data(items, _UNSENT)),
-            finish_reason=details or found.get("status"),
+            finish_reason=details or reply.get("status"),
             logprobs=SimpleNamespace(content=content or None),
             token_ids=ids[0] if ids else None,
         )
@@ -96,16 +96,16 @@ class EventAssembler:
 
     def add(self, event: Any) -> None:
         """Add an event."""
-        found = fields(event)
-        kind, index = found.get("type"), found.get("output_index", 0)
-        if found.get("response") is not None:
-            self._response = fields(found["response"])
+        payload = fields(event)
+        kind, index = payload.get("type"), payload.get("output_index", 0)
+        if payload.get("response") is not None:
+            self._response = fields(payload["response"])
         if kind in ("response.output_item.added", "response.output_item.done"):
-            self._items[index] = {**fields(found.get("item"))}
+            self._items[index] = {**fields(payload.get("item"))}
         elif kind in _DELTAS:
-            self._extend(self._items.setdefault(index, {}), found, _DELTAS[kind])
+            self._extend(self._items.setdefault(index, {}), payload, _DELTAS[kind])
         elif kind == "error":
-            self.problems.append(f"the server sent an error: {scalar_text(found.get('message')):.200}")
+            self.problems.append(f"the server sent an error: {scalar_text(payload.get('message')):.200}")
 
     def _extend(self, item: dict[str, Any], event: Mapping[str, Any], name: str) -> None:
         """Append a fragment to an item that is not complete yet."""

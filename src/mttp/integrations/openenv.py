@@ -58,7 +58,7 @@ class RubricHooks(Patches):
         self._rubric = rubric
         self._hooks: list[tuple[str, list[Any], Callable[..., None]]] = [
             ("forward_pre", rubric._forward_pre_hooks, self._before),
-            *((f"{name}.forward", one._forward_hooks, self._after) for name, one in rubric.named_rubrics()),
+            *((f"{name}.forward", part._forward_hooks, self._after) for name, part in rubric.named_rubrics()),
             ("forward", rubric._forward_hooks, self._scored),
         ]
         for _, hooks, hook in self._hooks:
@@ -95,9 +95,9 @@ class RubricHooks(Patches):
         grades = _grades(rubric, scores)
         reward = Reward(
             value=result,
-            components={one.name: one.value for one in grades if one.value is not None},
-            component_statuses={one.name: one.status for one in grades if one.value is None},
-            weights={one.name: one.weight for one in grades if one.weight is not None},
+            components={grade.name: grade.value for grade in grades if grade.value is not None},
+            component_statuses={grade.name: grade.status for grade in grades if grade.value is None},
+            weights={grade.name: grade.weight for grade in grades if grade.weight is not None},
             grades=grades,
             grader=type(rubric).__name__,
             grader_kind=_kind(rubric),
@@ -110,24 +110,24 @@ def _grades(rubric: Any, scores: Mapping[int, object]) -> tuple[Grade, ...]:
     """Return the grades of the rubrics below one that were called, as a tree."""
     weights = getattr(rubric, "weights", None)
     listed = list(getattr(rubric, "_rubric_list", ())) if isinstance(weights, (list, tuple)) else []
-    weighed = {id(one): float(weight) for one, weight in zip(listed, weights or (), strict=False)}
+    weighed = {id(child): float(weight) for child, weight in zip(listed, weights or (), strict=False)}
     return tuple(
         Grade(
             name=name,
-            kind=_kind(one),
-            value=(value := number(scores[id(one)])),
+            kind=_kind(child),
+            value=(value := number(scores[id(child)])),
             status="error" if value is None else "ok",
-            weight=weighed.get(id(one)),
-            parts=_grades(one, scores),
+            weight=weighed.get(id(child)),
+            parts=_grades(child, scores),
         )
-        for name, one in rubric.named_children()
-        if id(one) in scores
+        for name, child in rubric.named_children()
+        if id(child) in scores
     )
 
 
 def _kind(rubric: Any) -> str:
     """Return the kind of grader: a model of language judges, any other rubric is one."""
-    return "judge" if any(one.__name__ == "LLMJudge" for one in type(rubric).__mro__) else "rubric"
+    return "judge" if any(base.__name__ == "LLMJudge" for base in type(rubric).__mro__) else "rubric"
 
 
 def _with_context(message: Any) -> dict[str, Any] | None:

@@ -61,14 +61,14 @@ class Options:
 
     def applied(self, episode: Episode) -> Episode:
         """Return a finished episode with the stated ids and metadata, and the content that is wanted."""
-        stated = {name: given for name, given in self.identity().items() if given is not None}
+        identity = {name: value for name, value in self.identity().items() if value is not None}
         dropped = [name for name in ("observation", "action") if not getattr(self, f"{name}s")]
         steps = episode.steps
         if dropped:
             without: dict[str, Any] = dict.fromkeys(dropped)
             steps = tuple(replace(step, **without) for step in steps)
         metadata = {**episode.metadata, **(self.metadata or {})}
-        return replace(episode, steps=steps, metadata=metadata, **stated)
+        return replace(episode, steps=steps, metadata=metadata, **identity)
 
     def identity(self) -> dict[str, Any]:
         """Return the ids that are recorded on every episode."""

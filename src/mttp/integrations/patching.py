@@ -117,9 +117,9 @@ def _looking_up(owner: Any, name: str, around: Around, handle: Patches | None) -
     """Return a wrapper that calls `around` with the method that the owner's class has at call time."""
 
     def call(_: Any, __: Any, args: Any, kwargs: Any) -> Any:
-        found = type(owner).__dict__.get(name)
-        if type(found) is FunctionType:  # the usual case, in half the time of `_method`
-            method: Any = MethodType(found, owner)
+        function = type(owner).__dict__.get(name)
+        if type(function) is FunctionType:  # the usual case, in half the time of `_method`
+            method: Any = MethodType(function, owner)
         else:
             method = _method(owner, name)
         if handle is None or handle._attached:
@@ -138,9 +138,9 @@ def _method(owner: Any, name: str) -> Any:
     kind = type(owner)
     for base in kind.__mro__:
         if name in base.__dict__:
-            found = base.__dict__[name]
-            bind = getattr(type(found), "__get__", None)
-            return found if bind is None else bind(found, owner, kind)
+            attribute = base.__dict__[name]
+            bind = getattr(type(attribute), "__get__", None)
+            return attribute if bind is None else bind(attribute, owner, kind)
     if hasattr(kind, "__getattr__"):
         return kind.__getattr__(owner, name)
     raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)
@@ -291,7 +291,7 @@ class Patches(Live):
             self.detach()
 
     def __repr__(self) -> str:
-        patches = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
+        patches = ", ".join(f"{label} {'held' if live else 'gone'}" for label, live in self.status().items())
         return f"<{'attached' if self._attached else 'detached'}: {patches}>"
 
 
@@ -301,9 +301,9 @@ _H = TypeVar("_H", bound=Patches)
 def handle_in(owner: Any, kind: type[_H], *names: str) -> _H | None:
     """Return the attached handle of that class that patches one of these attributes, by default any."""
     attributes = getattr(owner, "__dict__", {})
-    for found in map(attributes.get, names) if names else list(attributes.values()):
-        if isinstance(found, PatchedFunction) and isinstance(found.handle, kind) and found.handle.attached:
-            return found.handle
+    for patch in map(attributes.get, names) if names else list(attributes.values()):
+        if isinstance(patch, PatchedFunction) and isinstance(patch.handle, kind) and patch.handle.attached:
+            return patch.handle
     return None
 
 
@@ -316,13 +316,13 @@ def _warn(library: str, missing: tuple[str, ...]) -> None:
     """Warn, once, which attributes a version of a library lacks."""
     known = integrations.LIBRARIES[library]
     try:
-        found = version(known.distribution)
+        installed = version(known.distribution)
     except PackageNotFoundError:
-        found = "of unknown version"
+        installed = "of unknown version"
     log.warning(
         "mttp: %s %s has no %s: what mttp records there is missing, the rest is recorded (tested: %s)",
         known.distribution,
-        found,
+        installed,
         ", ".join(missing),
         known.tested,
     )

@@ -48,12 +48,12 @@ class _PeriodicDiagnosis:
         if session is None:
             return False
         session.flush()
-        found = diagnose(session, quality=self._quality, run=session.run_id)
+        diagnosis = diagnose(session, quality=self._quality, run=session.run_id)
         if self._on_diagnosis is not None:
-            self._on_diagnosis(found)
-        if found.should_stop:
-            log.warning("training stops after %d updates: %s", self._calls, found.advice)
-        return found.should_stop
+            self._on_diagnosis(diagnosis)
+        if diagnosis.should_stop:
+            log.warning("training stops after %d updates: %s", self._calls, diagnosis.advice)
+        return diagnosis.should_stop
 
 
 def sb3_callback(

@@ -72,11 +72,11 @@ def attach(target: Any, /, **options: Any) -> EnvironmentPatches:
     if not hasattr(target, "run_episode"):
         kind = f"{type(target).__module__}.{type(target).__qualname__}"
         raise InstrumentError(f"{kind} can't be recorded; give an environment of verifiers, verifiers.v1.Env")
-    found = handle_in(target, EnvironmentPatches)
-    if found is None:
-        found = EnvironmentPatches(options)
-        found.patch(target)
-        return found
+    patches = handle_in(target, EnvironmentPatches)
+    if patches is None:
+        patches = EnvironmentPatches(options)
+        patches.patch(target)
+        return patches
     if options:
-        found.use(options)
-    return found.claim()
+        patches.use(options)
+    return patches.claim()

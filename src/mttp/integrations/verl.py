@@ -52,8 +52,8 @@ class AgentLoopPatches(LibraryPatches):
         self.install_existing(self.LIBRARY, [(name, owner, name, hook) for name, hook in hooks.items()])
 
     async def _run(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        stated = guard(_LIBRARY, _stated, args, kwargs)
-        token = _trajectory.set(stated)
+        facts = guard(_LIBRARY, _trajectory_facts, args, kwargs)
+        token = _trajectory.set(facts)
         try:
             with recording_everything():
                 return await wrapped(*args, **kwargs)
@@ -61,16 +61,16 @@ class AgentLoopPatches(LibraryPatches):
             _trajectory.reset(token)
 
     async def _postprocess(self, wrapped: Callable[..., Any], worker: Any, args: Any, kwargs: Any) -> Any:
-        found = await wrapped(*args, **kwargs)
+        result = await wrapped(*args, **kwargs)
         output = args[0] if args else kwargs.get("output")
         guard(_LIBRARY, self._record, worker, output, kwargs)
-        return found
+        return result
 
     def _record(self, worker: Any, output: Any, kwargs: Mapping[str, Any]) -> None:
         """Record a rollout; verl has added the reward to `output` meanwhile."""
         session = configuration.recording_session()
-        stated = _trajectory.get()
-        if session is None or stated is None:
+        facts = _trajectory.get()
+        if session is None or facts is None:
             return
         record = {name: attribute(output, name) for name in _OUTPUT}
         metrics: Any = attribute(output, "metrics")
@@ -79,13 +79,13 @@ class AgentLoopPatches(LibraryPatches):
         prompt: Any = kwargs.get("raw_prompt")
         listed = None if prompt is None else list(prompt)
         answer = guard(_LIBRARY, decode, record["response_ids"])
-        value = verl.rollout({**stated, **record, "raw_prompt": listed, "response_text": answer})
-        session.record(self._options.applied(value), start_time=stated["start_time"], end_time=clock.wall())
+        value = verl.rollout({**facts, **record, "raw_prompt": listed, "response_text": answer})
+        session.record(self._options.applied(value), start_time=facts["start_time"], end_time=clock.wall())
 
 
-def _stated(args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    given = args[1] if len(args) > 1 else kwargs.get("trajectory")
-    return {**dict(given or {}), "start_time": clock.wall()}
+def _trajectory_facts(args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    trajectory = args[1] if len(args) > 1 else kwargs.get("trajectory")
+    return {**dict(trajectory or {}), "start_time": clock.wall()}
 
 
 attach_all = AgentLoopPatches.attach_all

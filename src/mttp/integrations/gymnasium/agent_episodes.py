@@ -70,8 +70,8 @@ class AgentEpisodes:
             return
         faults: Faults = []
         options = self._options
-        kept = spaces.keep(observation, faults, max_bytes=options.max_bytes) if options.observations else None
-        self._observations[agent] = kept, faults, at, observation
+        copy = spaces.keep(observation, faults, max_bytes=options.max_bytes) if options.observations else None
+        self._observations[agent] = copy, faults, at, observation
 
     def ready(self, *, at: int) -> None:
         """Set the time at which the environment returned."""
@@ -151,9 +151,9 @@ class AgentEpisodes:
         """Return the latest observation of each agent that did not act on it."""
         latest = self._observations.items()
         return {
-            str(agent): original if isinstance(kept, Flattened) else kept
-            for agent, (kept, _, _, original) in latest
-            if kept is not None
+            str(agent): original if isinstance(copy, Flattened) else copy
+            for agent, (copy, _, _, original) in latest
+            if copy is not None
         }
 
     def _observe_finally(self, opened: OpenEnvEpisode, observation: Mapping[str, Any]) -> None:

@@ -103,9 +103,9 @@ class RowSteps:
 
     def _add(self, reward: Any, terminated: bool, truncated: bool, output: Any, scores: Any, at: int) -> None:
         """Add the row of the step that ends at `at`."""
-        rows, kept = self._buffer.rows, _kept_reward(reward)
+        rows, reward_copy = self._buffer.rows, _kept_reward(reward)
         rows.append(
-            (self._observation, self._action, kept, terminated, truncated, output, scores or None, at)
+            (self._observation, self._action, reward_copy, terminated, truncated, output, scores or None, at)
         )
         if len(rows) == 1:
             self._buffer.schedule()
@@ -339,18 +339,18 @@ class EnvSteps(RowSteps):
             faults: Faults = []
             self._set_observation(self._owner.keep_observation(observation, faults), faults)
 
-    def _set_observation(self, kept: Any, faults: Faults) -> None:
+    def _set_observation(self, observation: Any, faults: Faults) -> None:
         """Set the next step's observation to a copy that is not changed any more."""
         self._faults = faults
-        kind = raw_kind(kept, self._options.max_bytes)
+        kind = raw_kind(observation, self._options.max_bytes)
         self._is_of_kind = kind == self._kind
         self._needs_handle = bool(faults) or not self._is_of_kind
-        self._observation = kept.tobytes() if kind and self._is_of_kind else kept
+        self._observation = observation.tobytes() if kind and self._is_of_kind else observation
 
     def _copied_action(self, action: Any) -> Any:
-        kept = self._owner.keep_action(action, self._faults)
+        copy = self._owner.keep_action(action, self._faults)
         self._needs_handle = self._needs_handle or bool(self._faults)
-        return kept
+        return copy
 
     @property
     def observed_at(self) -> int:
@@ -392,8 +392,8 @@ def _kept_reward(reward: Any) -> Any:
     if type(reward) in _IMMUTABLE:
         return reward
     try:
-        found = as_array(reward)
-        return reward if found is None else found.copy()
+        array = as_array(reward)
+        return reward if array is None else array.copy()
     except Exception as error:  # whatever a foreign object raises when it is asked
         raise_interrupt(error)
         return scalar_text(reward)
@@ -483,10 +483,10 @@ class MemberSteps(RowSteps):
             faults: Faults = []
             self._observe(self._episodes.keep_observation(observation, faults), faults, at)
 
-    def _observe(self, kept: Any, faults: Faults, at: int) -> None:
+    def _observe(self, observation: Any, faults: Faults, at: int) -> None:
         """Set the next step's observation to a copy that is not changed any more."""
-        self._is_of_kind = raw_kind(kept, self._max_bytes) == self._kind
-        self._observation = kept.tobytes() if self._kind and self._is_of_kind else kept
+        self._is_of_kind = raw_kind(observation, self._max_bytes) == self._kind
+        self._observation = observation.tobytes() if self._kind and self._is_of_kind else observation
         self.faults, self.observed_at = faults, at
 
 

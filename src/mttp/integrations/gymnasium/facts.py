@@ -68,14 +68,14 @@ def members(vector: Any) -> list[Any]:
 
 def facts_found(facts: Mapping[str, Callable[[], Any]], faults: Faults) -> dict[str, Any]:
     """Return the facts by name; one that raises is left out and added to `faults`."""
-    found = {}
+    values = {}
     for name, find in facts.items():
         try:
-            found[name] = find()
+            values[name] = find()
         except Exception as error:
             raise_interrupt(error)
             faults.append(f"fact_unknown: {name}: {scalar_text(error)}")
-    return found
+    return values
 
 
 def _id(env: Any) -> str:

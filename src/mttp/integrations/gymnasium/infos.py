@@ -25,16 +25,16 @@ _OUTCOMES = {True: "success", False: "failure"}
 def components(info: Any) -> dict[str, float]:
     """Return the reward components: the numbers in `info["rewards"]` and in every `info["reward_…"]`."""
     info = _read(info)
-    found = {
+    rewards = {
         name.removeprefix(_PREFIX): value
         for name, value in info.items()
         if issubclass(type(name), str) and name.startswith(_PREFIX)
     }
-    found |= {
+    rewards |= {
         str(name) if issubclass(type(name), str) else scalar_text(name): value
         for name, value in _read(info.get("rewards")).items()
     }
-    numbers = {name: number(value) for name, value in found.items() if name and _is_number(value)}
+    numbers = {name: number(value) for name, value in rewards.items() if name and _is_number(value)}
     return {name: value for name, value in numbers.items() if value is not None}
 
 
@@ -117,20 +117,20 @@ def of_one(infos: Any, index: int) -> Mapping[Any, Any]:
 
 
 def _picked(infos: Mapping[Any, Any], index: int, depth: int) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+    info: dict[Any, Any] = {}
     for name, values in infos.items():
         try:
             mask = infos.get(f"_{name}")
             if _is_mask(infos, name) or (mask is not None and not mask[index]):
                 continue
             if issubclass(type(values), Mapping):
-                found[name] = _picked(_read(values), index, depth + 1) if depth < MAX_DEPTH else {}
+                info[name] = _picked(_read(values), index, depth + 1) if depth < MAX_DEPTH else {}
             elif issubclass(type(values), (list, tuple)) or getattr(values, "ndim", 0) > 0:
-                found[name] = values[index]
+                info[name] = values[index]
         except Exception as error:  # whatever a foreign object raises when it is asked
             raise_interrupt(error)
             fault("info_invalid", f"{scalar_text(name):.80}: {type_name(values)} raised {type_name(error)}")
-    return found
+    return info
 
 
 def _is_mask(infos: Mapping[Any, Any], name: Any) -> bool:

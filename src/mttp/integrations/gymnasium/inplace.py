@@ -60,11 +60,11 @@ def attach(target: Any, /, **options: Any) -> EnvAttachment:
     Raises InstrumentError for any other target, and if a method can't be patched.
     """
     chosen = Options.of(options)
-    found = handle_in(target, EnvAttachment, "step")
-    if found is not None:
+    attachment = handle_in(target, EnvAttachment, "step")
+    if attachment is not None:
         if options:
-            found.use(chosen)
-        return found.claim()
+            attachment.use(chosen)
+        return attachment.claim()
     if isinstance(target, gymnasium.Env):
         return EnvAttachment(target, EnvRecorder(SingleEnv(target, chosen), target))
     if isinstance(target, VectorEnv):

@@ -50,10 +50,10 @@ def _as_seed(value: Any) -> int | None:
     if value is None or isinstance(value, bool):
         return None
     try:
-        found = int(value)
+        seed = int(value)
     except (TypeError, ValueError):
         return None
-    return found if found >= 0 else None
+    return seed if seed >= 0 else None
 
 
 def digest(base: Any) -> GeneratorState | str | None:
@@ -104,9 +104,9 @@ class Seeding:
             return self._sources[index].after()
         if self._own[index] is not None:
             return {"seed": self._own[index]}
-        found = self._sources[0].after()
-        seed = found.pop("seed")
-        return found if seed is None else {**found, "metadata": {"vector_seed": _recordable(seed)}}
+        randomness = self._sources[0].after()
+        seed = randomness.pop("seed")
+        return randomness if seed is None else {**randomness, "metadata": {"vector_seed": _recordable(seed)}}
 
 
 def _recordable(seed: int) -> int | str:

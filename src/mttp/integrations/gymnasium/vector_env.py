@@ -168,8 +168,8 @@ class RecordedVectorEnv:
 
 def _mode(vector: Any) -> AutoresetMode:
     """Return the autoreset mode; NEXT_STEP, Gymnasium's default, if the vector states none."""
-    stated = getattr(vector.unwrapped, "autoreset_mode", None) or vector.metadata.get("autoreset_mode")
-    return AutoresetMode.NEXT_STEP if stated is None else AutoresetMode(stated)
+    mode = getattr(vector.unwrapped, "autoreset_mode", None) or vector.metadata.get("autoreset_mode")
+    return AutoresetMode.NEXT_STEP if mode is None else AutoresetMode(mode)
 
 
 def _listed(flags: Any) -> Any:

@@ -101,8 +101,8 @@ class CollectFacts:
 
     def __instancecheck__(self, layer: Any) -> bool:
         try:
-            found = {"spec": facts.of_spec(layer.spec), "seed": layer.unwrapped.np_random_seed}
-            vars(layer)[FACTS] = plain(found, [])
+            identity = {"spec": facts.of_spec(layer.spec), "seed": layer.unwrapped.np_random_seed}
+            vars(layer)[FACTS] = plain(identity, [])
         except Exception as error:  # any error of a custom environment
             raise_interrupt(error)
             return False

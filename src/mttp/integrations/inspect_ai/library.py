@@ -127,8 +127,8 @@ def attach_all(**options: Any) -> InspectRecorder:
     A further call returns the same handle, and new options apply.
     """
     chosen = Options.of(options)
-    found = recorder()
-    if options or not found.attached:
-        found.use(chosen)
+    handle = recorder()
+    if options or not handle.attached:
+        handle.use(chosen)
     import_module("mttp.integrations.inspect_ai.hooks")
-    return found.claim()
+    return handle.claim()

@@ -54,7 +54,7 @@ class InspectSuite:
                 "id": name,
                 "input": sample.input
                 if isinstance(sample.input, str)
-                else [as_record(one) for one in sample.input],
+                else [as_record(message) for message in sample.input],
                 "target": sample.target,
                 "choices": sample.choices,
                 "metadata": dict(sample.metadata or {}),
@@ -75,8 +75,8 @@ class InspectSuite:
         for scorer in self._scorers:
             name = _name(scorer)
             try:
-                found = await scorer(state, target)
-                document = {} if found is None else as_record(found)
+                score = await scorer(state, target)
+                document = {} if score is None else as_record(score)
                 rewards.append(inspect_ai.scoring(name, document))
             except Exception as error:
                 raise_interrupt(error, installed=True)
@@ -95,16 +95,16 @@ class InspectSuite:
     def _state_of(self, task: Mapping[str, Any], sample: Any, answer: str | Sequence[Any]) -> Any:
         from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelOutput
 
-        given = sample.input
-        asked = [ChatMessageUser(content=given)] if isinstance(given, str) else list(given)
+        prompt = sample.input
+        question = [ChatMessageUser(content=prompt)] if isinstance(prompt, str) else list(prompt)
         text = answer if isinstance(answer, str) else str(getattr(answer[-1], "text", answer[-1]))
-        said = [ChatMessageAssistant(content=answer)] if isinstance(answer, str) else list(answer)
+        reply = [ChatMessageAssistant(content=answer)] if isinstance(answer, str) else list(answer)
         return self._state(
             model="mttp/answer",
             sample_id=task["id"] if sample.id is None else sample.id,
             epoch=1,
-            input=given,
-            messages=[*asked, *said],
+            input=prompt,
+            messages=[*question, *reply],
             target=self._target(sample.target),
             choices=sample.choices,
             output=ModelOutput.from_content("mttp/answer", text),

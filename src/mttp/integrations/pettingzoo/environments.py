@@ -43,8 +43,8 @@ def _name(env: Any) -> str:
 
 
 def _version(name: str) -> str | None:
-    found = _VERSION.search(name)
-    return found[1] if found else None
+    match = _VERSION.search(name)
+    return match[1] if match else None
 
 
 def _layers(env: Any) -> Iterator[Any]:

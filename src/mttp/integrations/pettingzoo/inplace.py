@@ -88,11 +88,11 @@ def attach(target: Any, /, **options: Any) -> EnvAttachment:
     Raises InstrumentError for any other target, and if a method can't be patched.
     """
     chosen = Options.of(options)
-    found = handle_in(target, EnvAttachment, "step")
-    if found is not None:
+    attachment = handle_in(target, EnvAttachment, "step")
+    if attachment is not None:
         if options:
-            found.use(chosen)
-        return found.claim()
+            attachment.use(chosen)
+        return attachment.claim()
     if isinstance(target, ParallelEnv):
         recorder = EnvRecorder(RecordedParallelEnv(target, chosen), target, "pettingzoo")
         return EnvAttachment(target, recorder)

@@ -48,8 +48,8 @@ class EpisodeCallback(RLlibCallback):  # type: ignore[misc]  # untyped where it 
         if session is not None:
             session.describe(**facts.of_run(algorithm))
 
-    def _join_run(self, found: list[Any]) -> None:
-        for group in found:
+    def _join_run(self, runner_groups: list[Any]) -> None:
+        for group in runner_groups:
             add_to_runners(group, self._options)
 
     def on_env_runners_recreated(self, *, env_runner_group: Any, **_: Any) -> None:
@@ -113,8 +113,8 @@ def is_recording_callback(found: Any) -> bool:
 
 def groups(algorithm: Any) -> list[Any]:
     """Return the groups of environment runners of an algorithm, for training and for evaluation."""
-    found = (getattr(algorithm, name, None) for name in ("env_runner_group", "eval_env_runner_group"))
-    return [group for group in found if group is not None]
+    candidates = (getattr(algorithm, name, None) for name in ("env_runner_group", "eval_env_runner_group"))
+    return [group for group in candidates if group is not None]
 
 
 def add_to_runners(group: Any, options: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ def _add(runner: Any, *, options: dict[str, Any], variables: dict[str, str]) -> 
     """Let a runner record; called in its process."""
     if configuration.current_session() is None:
         os.environ.update(variables)
-    if not any(is_recording_callback(found) for found in runner._callbacks):
+    if not any(is_recording_callback(entry) for entry in runner._callbacks):
         callback = EpisodeCallback(**options)
         runner._callbacks.append(callback)
         if runner.env is not None:

@@ -32,7 +32,7 @@ def of_run(algorithm: Any) -> dict[str, Any]:
 
 def of_update(learned: Mapping[str, Any]) -> dict[str, Any]:
     """Return one module's learner results as arguments for `training.update`."""
-    numbers = {name: found for name, value in learned.items() if (found := number(value)) is not None}
+    numbers = {name: figure for name, value in learned.items() if (figure := number(value)) is not None}
     version = numbers.pop(_VERSION, None)
     fields, metrics = logged_fields(numbers)
     return {
@@ -49,18 +49,18 @@ def identity(runner: Any, index: int) -> Callable[[Faults], dict[str, Any]]:
 
 def _of_env(runner: Any, index: int, faults: Faults) -> dict[str, Any]:
     config = runner.config
-    found: dict[str, Any] = {"env_index": index}
+    env_facts: dict[str, Any] = {"env_index": index}
     if config.is_multi_agent:
         base = runner.env.envs[index].unwrapped
-        found["env_spaces"] = {
+        env_facts["env_spaces"] = {
             "observation": _by_agent(base, base.get_observation_space),
             "action": _by_agent(base, base.get_action_space),
         }
     else:
-        found |= facts.of_member(runner.env, index, faults)
+        env_facts |= facts.of_member(runner.env, index, faults)
     env = config.env
-    found["env"] = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
-    return {**found, "env_kwargs": {**found.get("env_kwargs", {}), **config.env_config}}
+    env_facts["env"] = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
+    return {**env_facts, "env_kwargs": {**env_facts.get("env_kwargs", {}), **config.env_config}}
 
 
 def _by_agent(env: Any, space_of: Callable[[Any], Any]) -> dict[str, Any]:

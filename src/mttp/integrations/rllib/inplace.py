@@ -24,8 +24,8 @@ class ConfigAttachment(Patches):
     def _remove(self) -> None:
         from mttp.integrations.rllib.callback import is_recording_callback
 
-        kept = [found for found in _listed(self._config.callbacks_class) if not is_recording_callback(found)]
-        self._config.callbacks(kept or None)
+        entries = [item for item in _listed(self._config.callbacks_class) if not is_recording_callback(item)]
+        self._config.callbacks(entries or None)
 
     def status(self) -> dict[str, bool]:
         """Return whether the configuration has the callback."""
@@ -82,21 +82,21 @@ def add_to_config(config: Any, options: dict[str, Any]) -> None:
 
     from mttp.integrations.rllib.callback import EpisodeCallback, is_recording_callback
 
-    found = _listed(config.callbacks_class)
-    if _records(found) and not options:
+    callbacks = _listed(config.callbacks_class)
+    if _records(callbacks) and not options:
         return
-    others = [each for each in found if each is not RLlibCallback and not is_recording_callback(each)]
+    others = [item for item in callbacks if item is not RLlibCallback and not is_recording_callback(item)]
     config.callbacks([*others, partial(EpisodeCallback, **options) if options else EpisodeCallback])
 
 
-def _listed(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, (list, tuple)) else [found]
+def _listed(callbacks: Any) -> list[Any]:
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
 
 
 def _recording(callbacks: list[Any]) -> list[Any]:
     from mttp.integrations.rllib.callback import is_recording_callback
 
-    return [found for found in callbacks if is_recording_callback(found)]
+    return [callback for callback in callbacks if is_recording_callback(callback)]
 
 
 def _records(callbacks: list[Any]) -> bool:
@@ -105,9 +105,9 @@ def _records(callbacks: list[Any]) -> bool:
 
 def _drop(callbacks: list[Any]) -> None:
     """Stop the recording callbacks in a list, and remove them from it."""
-    for found in _recording(callbacks):
-        found.stop()
-        callbacks.remove(found)
+    for callback in _recording(callbacks):
+        callback.stop()
+        callbacks.remove(callback)
 
 
 def _stop(runner: Any) -> None:

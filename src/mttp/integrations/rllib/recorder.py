@@ -167,31 +167,31 @@ class _SeveralAgents:
     def step(self, episode: Any, at: int) -> None:
         """Record the steps that agents have completed, and what they observe."""
         self._episodes.ready(at=at)
-        for agent, own in episode.agent_episodes.items():
+        for agent, sa_episode in episode.agent_episodes.items():
             known = self._counts.get(agent)
-            if known is not None and own.t > known:
-                self._finish(episode, agent, own, at)
-            if known is None or own.t > known:
-                self._counts[agent] = own.t
-                self._episodes.observe(agent, own.get_observations(-1), at=at)
+            if known is not None and sa_episode.t > known:
+                self._finish(episode, agent, sa_episode, at)
+            if known is None or sa_episode.t > known:
+                self._counts[agent] = sa_episode.t
+                self._episodes.observe(agent, sa_episode.get_observations(-1), at=at)
 
-    def _finish(self, episode: Any, agent: Any, own: Any, at: int) -> None:
-        action = own.get_actions(-1)
-        version = _extra(own, _VERSION)
+    def _finish(self, episode: Any, agent: Any, sa_episode: Any, at: int) -> None:
+        action = sa_episode.get_actions(-1)
+        version = _extra(sa_episode, _VERSION)
         step = self._episodes.start_step(
             agent, action, policy=episode.module_for(agent), version=None if version is None else int(version)
         )
         if step is not None:
-            _describe(step, own)
-        flags = own.is_terminated, own.is_truncated
-        self._episodes.finish_step(agent, own.get_rewards(-1), *flags, own.get_infos(-1), at=at)
+            _describe(step, sa_episode)
+        flags = sa_episode.is_terminated, sa_episode.is_truncated
+        self._episodes.finish_step(agent, sa_episode.get_rewards(-1), *flags, sa_episode.get_infos(-1), at=at)
 
     def end(self, episode: Any, at: int) -> None:
         """End the agents and the episode."""
         self.step(episode, at)
-        for agent, own in episode.agent_episodes.items():
+        for agent, sa_episode in episode.agent_episodes.items():
             if self._counts.get(agent):
-                self._episodes.end_agent(agent, own.is_terminated, own.is_truncated, at=at)
+                self._episodes.end_agent(agent, sa_episode.is_terminated, sa_episode.is_truncated, at=at)
         self._episodes.end(at=at)
 
 

@@ -26,15 +26,15 @@ def identity(vector: Any, index: int) -> Callable[[Faults], dict[str, Any]]:
 
 def _identity(reference: Callable[[], Any], index: int, faults: Faults) -> dict[str, Any]:
     vector = reference()
-    found: dict[str, Any] = {"env": type(vector.unwrapped).__name__}
+    env_facts: dict[str, Any] = {"env": type(vector.unwrapped).__name__}
     try:
-        found |= _of_member(vector, index, faults)
+        env_facts |= _of_member(vector, index, faults)
     except Exception as error:  # a custom vector without that method
         raise_interrupt(error)
         faults.append(f"fact_unknown: env: {scalar_text(error)}")
-    found["env_wrappers"] = [*_wrappers(vector), *found.get("env_wrappers", ())]
-    found["env_spaces"] = facts.spaces(vector.observation_space, vector.action_space)
-    return {**found, "env_index": index}
+    env_facts["env_wrappers"] = [*_wrappers(vector), *env_facts.get("env_wrappers", ())]
+    env_facts["env_spaces"] = facts.spaces(vector.observation_space, vector.action_space)
+    return {**env_facts, "env_index": index}
 
 
 def _of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def _of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
     if members is not None:
         return facts.of_env(members[index], faults)
     if hasattr(vector.unwrapped, "remotes"):
-        found: dict[str, Any] = _worker_facts(vector, index).get("spec", {})
-        return found
+        spec: dict[str, Any] = _worker_facts(vector, index).get("spec", {})
+        return spec
     return facts.of_spec(vector.get_attr("spec", [index])[0])
 
 
@@ -51,8 +51,8 @@ def _worker_facts(vector: Any, index: int) -> dict[str, Any]:
     """Return the spec and the seed of an environment in a worker; empty if they cannot be read."""
     if not all(vector.env_is_wrapped(workers.CollectFacts(), [index])):
         return {}
-    found: dict[str, Any] = vector.get_attr(workers.FACTS, [index])[0]
-    return found
+    worker_facts: dict[str, Any] = vector.get_attr(workers.FACTS, [index])[0]
+    return worker_facts
 
 
 def _wrappers(vector: Any) -> list[str]:
@@ -71,14 +71,14 @@ def seeds(model: Any, vector: Any) -> list[int | None]:
         return unknown
     try:
         if hasattr(vector.unwrapped, "remotes"):
-            found = [_worker_facts(vector, index).get("seed") for index in range(vector.num_envs)]
+            actual_seeds = [_worker_facts(vector, index).get("seed") for index in range(vector.num_envs)]
         else:
-            found = vector.get_attr("np_random_seed")
+            actual_seeds = vector.get_attr("np_random_seed")
     except Exception as error:  # a custom vector without that method
         raise_interrupt(error)
         return unknown
     expected = range(model.seed, model.seed + vector.num_envs)
-    return [seed if seed == given else None for seed, given in zip(expected, found, strict=True)]
+    return [seed if seed == actual else None for seed, actual in zip(expected, actual_seeds, strict=True)]
 
 
 def in_episode(model: Any, vector: Any) -> list[bool]:

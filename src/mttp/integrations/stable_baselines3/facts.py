@@ -32,12 +32,12 @@ def of_run(model: Any) -> dict[str, Any]:
 def hyperparameters(model: Any) -> dict[str, Any]:
     """Return the constructor arguments that the model keeps as attributes, and its device."""
     names = [name for kind in type(model).__mro__ for name in _arguments(kind)]
-    found = {
+    parameters = {
         name: _plain(getattr(model, name))
         for name in dict.fromkeys(names)
         if name not in _NOT_HYPERPARAMETERS and not name.startswith("_") and hasattr(model, name)
     }
-    return {"policy": type(model.policy).__name__, "device": str(model.device), **found}
+    return {"policy": type(model.policy).__name__, "device": str(model.device), **parameters}
 
 
 def _arguments(kind: type) -> list[str]:
@@ -72,7 +72,7 @@ def architecture(policy: Any) -> str:
     """Return the policy's class and layer widths, such as `ActorCriticPolicy(pi=64x64, vf=64x64)`."""
     layers = getattr(policy, "net_arch", None)
     if isinstance(layers, dict):
-        widths = ", ".join(f"{name}={_widths(found)}" for name, found in layers.items())
+        widths = ", ".join(f"{name}={_widths(sizes)}" for name, sizes in layers.items())
     else:
         widths = _widths(layers or [])
     extractor = type(getattr(policy, "features_extractor", None)).__name__
@@ -86,5 +86,5 @@ def _widths(layers: Any) -> str:
 
 def _optimizer(policy: Any) -> str | None:
     """Return the class of the policy's optimizer, or of the actor's where networks have their own."""
-    found = getattr(policy, "optimizer", None) or getattr(getattr(policy, "actor", None), "optimizer", None)
-    return None if found is None else type(found).__name__
+    optim = getattr(policy, "optimizer", None) or getattr(getattr(policy, "actor", None), "optimizer", None)
+    return None if optim is None else type(optim).__name__

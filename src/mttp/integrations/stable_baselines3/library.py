@@ -53,14 +53,14 @@ class StableBaselines3Library(Patches):
 
     def attach(self, model: Any, options: Options | None) -> ModelAttachment:
         """Record one model; without options, its earlier options stay."""
-        found = self._models.get(model)
-        if found is None:
-            found = self._models[model] = ModelAttachment(self, model)
+        attachment = self._models.get(model)
+        if attachment is None:
+            attachment = self._models[model] = ModelAttachment(self, model)
         else:
-            found.claim()
-        self._use(model, options or found.options)
-        found.options = options or found.options
-        return found
+            attachment.claim()
+        self._use(model, options or attachment.options)
+        attachment.options = options or attachment.options
+        return attachment
 
     def attach_all(self, options: Options | None) -> None:
         """Record every model; without options, the earlier options stay."""
@@ -89,8 +89,8 @@ class StableBaselines3Library(Patches):
             recorder.use(options)
 
     def _options(self, model: Any) -> Options | None:
-        found = self._models.get(model)
-        return self._default_options if found is None else found.options
+        attachment = self._models.get(model)
+        return self._default_options if attachment is None else attachment.options
 
     def _init_callback(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
         callback = wrapped(*args, **kwargs)
@@ -139,7 +139,7 @@ class ModelAttachment(Patches):
 
     def status(self) -> dict[str, bool]:
         """Return each patch by name, and whether calls still pass through it."""
-        return {label: held and self.attached for label, held in self._library.status().items()}
+        return {label: live and self.attached for label, live in self._library.status().items()}
 
 
 def attach(target: Any, /, **options: Any) -> ModelAttachment:

@@ -128,7 +128,7 @@ class ModelUpdates:
         if count == self._count or not (is_on_policy or is_last or self._has_episode_ended):
             return
         numbers = {name: value for name, value in logged.items() if name.startswith(_PREFIX)}
-        numbers = {name: found for name, value in numbers.items() if (found := number(value)) is not None}
+        numbers = {name: figure for name, value in numbers.items() if (figure := number(value)) is not None}
         if _NEGATIVE_ENTROPY in numbers:
             numbers["entropy"] = -numbers.pop(_NEGATIVE_ENTROPY)
         numbers.pop(_COUNT, None)

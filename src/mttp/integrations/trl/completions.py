@@ -77,7 +77,7 @@ class Completions:
             return rewards
         if len(self.batch.logprobs) < 2:
             return None
-        policy, reference = (trainers.matrix(found) for found in self.batch.logprobs)
+        policy, reference = (trainers.matrix(tensor) for tensor in self.batch.logprobs)
         with np.errstate(all="ignore"):
             divergence = ((policy - reference) * self.tensors.mask).sum(axis=1)
             trained: Array = rewards - np.float32(self._trainer.beta) * divergence
@@ -85,8 +85,8 @@ class Completions:
 
     def advantage(self, row: int) -> float | None:
         """Return the advantage of a completion; None without advantages, or with one per token."""
-        found = self.tensors.advantages
-        return float(found[row]) if found is not None and found.ndim == 1 else None
+        advantages = self.tensors.advantages
+        return float(advantages[row]) if advantages is not None and advantages.ndim == 1 else None
 
     def group(self, row: int) -> str:
         """Return the group id of a completion."""
@@ -147,16 +147,16 @@ class Completions:
             end=self.end if batch.scoring is None else batch.scoring,
         )
         trained = math.nan if self.trained is None else float(self.trained[row])
-        found = steps(completion, trained_reward=None if math.isnan(trained) else trained)
+        completion_steps = steps(completion, trained_reward=None if math.isnan(trained) else trained)
         is_all = self._options.observations and self._options.actions
-        return found if is_all else tuple(map(self._kept, found))
+        return completion_steps if is_all else tuple(map(self._kept, completion_steps))
 
     def _sampled(self, row: int, count: int) -> Array | None:
         """Return per token 1 if the policy sampled it; None if it sampled all, or without TRL's mask."""
         if self.batch.tool_mask is not None:
             return np.asarray(self.batch.tool_mask[row], np.int64)
-        found = self.tensors.sampled(row, count)
-        return found if found is not None and found.any() else None
+        mask = self.tensors.sampled(row, count)
+        return mask if mask is not None and mask.any() else None
 
     def _kept(self, step: Step) -> Step:
         """Return a step without the texts that the options leave out, and without their token ids."""
@@ -178,8 +178,8 @@ class Completions:
 
 def _finite(value: Any) -> float | None:
     """Return a finite number as a float; None for anything else."""
-    found = number(value)
-    return found if found is not None and math.isfinite(found) else None
+    figure = number(value)
+    return figure if figure is not None and math.isfinite(figure) else None
 
 
 def _ended_by(error: BaseException) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class RewardFunctions:
         """Restore the original list; a list that was changed since keeps the changes."""
         if self._trainer.reward_funcs is not self._patched:
             return
-        bare = [one.__wrapped__ if self._is_patched(one) else one for one in self._patched]
+        bare = [func.__wrapped__ if self._is_patched(func) else func for func in self._patched]
         is_same = len(bare) == len(self._originals) and all(map(operator.is_, bare, self._originals))
         self._trainer.reward_funcs = self._originals if is_same else bare
 

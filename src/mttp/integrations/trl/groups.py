@@ -83,8 +83,8 @@ def _member(completions: Completions, episodes: Sequence[Episode], place: int) -
 
 
 def _known(values: Mapping[int, float], place: int) -> float | None:
-    found = values.get(place, math.nan)
-    return None if math.isnan(found) else found
+    value = values.get(place, math.nan)
+    return None if math.isnan(value) else value
 
 
 def _compared_rewards(completions: Completions, places: range) -> dict[int, float]:
@@ -101,12 +101,12 @@ def _compared_rewards(completions: Completions, places: range) -> dict[int, floa
 
 def _advantages(trainer: Any, completions: Completions, total: int) -> dict[int, float]:
     """Return advantages by place; those of other processes come from TRL's log of completions."""
-    kept = list(getattr(trainer, "_logs", {}).get("advantages", ()))[-total:]
-    found = dict(enumerate(kept)) if completions.launch.processes > 1 and len(kept) == total else {}
+    logged = list(getattr(trainer, "_logs", {}).get("advantages", ()))[-total:]
+    advantages = dict(enumerate(logged)) if completions.launch.processes > 1 and len(logged) == total else {}
     for row in range(completions.count):
         if (advantage := completions.advantage(row)) is not None:
-            found[completions.first + row] = advantage
-    return found
+            advantages[completions.first + row] = advantage
+    return advantages
 
 
 def _normalization(trainer: Any, completions: Completions) -> dict[str, Any]:

@@ -93,12 +93,12 @@ def attach(target: Any, /, **options: Any) -> TrainerAttachment:
         raise InstrumentError(
             f"{kind} can't be recorded; the supported trainers of TRL are {known} and their subclasses"
         )
-    found = handle_in(target, TrainerAttachment)
-    if found is None:
+    attachment = handle_in(target, TrainerAttachment)
+    if attachment is None:
         return TrainerAttachment(target, chosen)
     if options:
-        found.use(chosen)
-    return found.claim()
+        attachment.use(chosen)
+    return attachment.claim()
 
 
 def _callback(updates: TrainerUpdates) -> Any:

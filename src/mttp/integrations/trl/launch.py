@@ -51,8 +51,8 @@ def _shared_value(trainer: int) -> str:
     torch = sys.modules.get("torch")
     try:
         store = torch.distributed.distributed_c10d._get_default_store()  # type: ignore[union-attr]
-        found = store.compare_set(f"mttp/trl/{trainer}", "", os.urandom(16).hex())
+        stored = store.compare_set(f"mttp/trl/{trainer}", "", os.urandom(16).hex())
     except Exception as error:  # any error of the store, or no torch
         raise_interrupt(error)
         return ""
-    return found.decode() if isinstance(found, bytes) else str(found)
+    return stored.decode() if isinstance(stored, bytes) else str(stored)

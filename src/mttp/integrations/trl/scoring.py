@@ -82,23 +82,23 @@ class BatchScoring:
         times: dict[str, Any] = {"start_time": self._batch.scoring, "end_time": self._end}
         is_infinite = self.totals is not None and bool(np.isinf(self._rewards[row]).any())
         has_total = math.isfinite(total) and not is_infinite  # an infinite component is no part of a score
-        stated: dict[str, Any] = {"value": total} if has_total else {}
+        outcome: dict[str, Any] = {"value": total} if has_total else {}
         by_spec = self._by_spec(row)
         if len(by_spec) == len(self._names) == 1 and self._weights[self._names[0]] == 1.0:
             whole: Reward = by_spec[self._names[0]].reward
-            return replace(whole, **stated, **times)
+            return replace(whole, **outcome, **times)
         for name, result in by_spec.items():
             if result.status != "ok":  # the number that TRL has then is a floor, not a score
                 scores.pop(name, None)
                 statuses[name] = result.status
-        if stated and any(status == "error" or self._weights[name] for name, status in statuses.items()):
-            stated["status"] = "partial"
+        if outcome and any(status == "error" or self._weights[name] for name, status in statuses.items()):
+            outcome["status"] = "partial"
         return Reward(
             components=scores,
             component_statuses=statuses,
             weights=self._weights,
             grades=tuple(self._grades(row, by_spec, scores)),
-            **(stated or {"status": _overall(statuses), **self._error()}),
+            **(outcome or {"status": _overall(statuses), **self._error()}),
             **times,
         )
 
@@ -140,9 +140,9 @@ class BatchScoring:
         if self.totals is not None:
             value = float(self._rewards[row, position])
             return (value, "ok") if math.isfinite(value) else (None, _status(function, row, "error"))
-        found = number(_returned(function, row))
-        if found is not None and math.isfinite(found):
-            return found, "ok"
+        returned = number(_returned(function, row))
+        if returned is not None and math.isfinite(returned):
+            return returned, "ok"
         return None, "error" if function.error is not None else _status(function, row, "missing")
 
     def _error(self) -> dict[str, str]:
@@ -187,8 +187,8 @@ def _status(function: RewardFunctionResult, row: int, unknown: str) -> str:
 
 
 def _overall(statuses: dict[str, str]) -> str:
-    found = set(statuses.values())
+    distinct = set(statuses.values())
     for status in ("error", "abstained"):
-        if status in found:
+        if status in distinct:
             return status
     return "missing"

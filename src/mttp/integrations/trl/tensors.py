@@ -27,16 +27,16 @@ class Tensors:
 
     def __init__(self, result: Mapping[str, Any], logprobs: Sequence[Any]) -> None:
         names = (*_LOGPROBS, *_OTHERS)
-        found = {name: matrix(result[name]) for name in names if result.get(name) is not None}
-        self.advantages: Array | None = found.get("advantages")
+        matrices = {name: matrix(result[name]) for name in names if result.get(name) is not None}
+        self.advantages: Array | None = matrices.get("advantages")
         """Shape [completions], or [completions, tokens]."""
-        self.mask: Array | None = found.get("completion_mask")
+        self.mask: Array | None = matrices.get("completion_mask")
         """1 for completion tokens, 0 for padding and masked completions; shape [completions, tokens]."""
-        self._tools = found.get("tool_mask")
-        self._prompts = found.get("prompt_ids"), found.get("prompt_mask")
-        self._logprobs = {name: found[key] for key, name in _LOGPROBS.items() if key in found}
-        for name, given in zip(("trainer_logprobs", "ref_logprobs"), logprobs, strict=False):
-            self._logprobs[name] = matrix(given)
+        self._tools = matrices.get("tool_mask")
+        self._prompts = matrices.get("prompt_ids"), matrices.get("prompt_mask")
+        self._logprobs = {name: matrices[key] for key, name in _LOGPROBS.items() if key in matrices}
+        for name, tensor in zip(("trainer_logprobs", "ref_logprobs"), logprobs, strict=False):
+            self._logprobs[name] = matrix(tensor)
 
     def prompt(self, row: int) -> Array | None:
         """Return a prompt's token ids without the left padding; None if they are unknown."""
@@ -49,14 +49,14 @@ class Tensors:
 
     def arrays(self, row: int, count: int) -> dict[str, Array]:
         """Return the arrays with one element per completion token, by the field names of `mttp.Tokens`."""
-        found = {name: values[row, :count] for name, values in self._logprobs.items()}
+        arrays = {name: values[row, :count] for name, values in self._logprobs.items()}
         if self.mask is not None:
-            found["masks"] = self.mask[row, :count]
+            arrays["masks"] = self.mask[row, :count]
             if self._tools is not None:
-                found["masks"] = found["masks"] * self._tools[row, :count]
+                arrays["masks"] = arrays["masks"] * self._tools[row, :count]
         if self.advantages is not None and self.advantages.ndim == 2:
-            found["advantages"] = self.advantages[row, :count]
-        return found
+            arrays["advantages"] = self.advantages[row, :count]
+        return arrays
 
     def is_masked(self, row: int) -> bool:
         """Return whether the loss leaves a completion out."""

@@ -86,12 +86,12 @@ def reward_names(trainer: Any) -> list[str]:
     """Return a unique name per reward function."""
     names: list[str] = []
     for name in trainer.reward_func_names:
-        taken = {name_key(other) for other in names}
-        found, count = str(name), 1
-        while name_key(found) in taken:
+        keys = {name_key(other) for other in names}
+        candidate, count = str(name), 1
+        while name_key(candidate) in keys:
             count += 1
-            found = f"{name}_{count}"
-        names.append(found)
+            candidate = f"{name}_{count}"
+        names.append(candidate)
     return names
 
 
@@ -102,11 +102,11 @@ def reward_weights(trainer: Any) -> np.ndarray[Any, Any]:
 
 def metrics(trainer: Any) -> Mapping[str, Sequence[float]]:
     """Return the numbers that TRL collects for its next log line of training, by TRL's names."""
-    kept = getattr(trainer, "_metrics", None)
-    return kept.get("train", {}) if isinstance(kept, Mapping) else {}
+    by_mode = getattr(trainer, "_metrics", None)
+    return by_mode.get("train", {}) if isinstance(by_mode, Mapping) else {}
 
 
 def matrix(tensor: Any) -> np.ndarray[Any, Any]:
     """Return a tensor on any device as a numpy array."""
-    found = as_array(tensor)
-    return np.asarray(tensor) if found is None else found
+    array = as_array(tensor)
+    return np.asarray(tensor) if array is None else array

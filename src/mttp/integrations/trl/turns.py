@@ -121,11 +121,11 @@ def _token_ranges(sampled: Array | None, count: int) -> list[_TokenRange]:
         return [_TokenRange(0, 0, count)]
     edges = np.flatnonzero(np.diff(sampled.astype(np.int8), prepend=0, append=0))
     begins, ends = edges[::2].tolist(), edges[1::2].tolist()
-    found = list(map(_TokenRange, [0, *ends], begins, ends))
+    ranges = list(map(_TokenRange, [0, *ends], begins, ends))
     last = ends[-1] if ends else 0
-    if last < len(sampled) or not found:
-        found.append(_TokenRange(last, len(sampled), len(sampled)))
-    return found
+    if last < len(sampled) or not ranges:
+        ranges.append(_TokenRange(last, len(sampled), len(sampled)))
+    return ranges
 
 
 def _single(text: Any) -> Any:
@@ -145,13 +145,13 @@ def _decoded(completion: Completion, ranges: Sequence[_TokenRange]) -> Iterator[
 
 def _policy_messages(text: Any) -> list[tuple[Message, list[Message]]]:
     """Return each message of the policy with the tool messages after it; empty for text."""
-    found: list[tuple[Message, list[Message]]] = []
+    exchanges: list[tuple[Message, list[Message]]] = []
     for message in () if isinstance(text, str) else text:
-        if message.get("role") == "tool" and found:
-            found[-1][1].append(message)
+        if message.get("role") == "tool" and exchanges:
+            exchanges[-1][1].append(message)
         else:
-            found.append((message, []))
-    return found
+            exchanges.append((message, []))
+    return exchanges
 
 
 def _tool_calls(message: Message) -> Sequence[Message]:

@@ -148,8 +148,8 @@ class TrainerUpdates:
 
     def _facts(self, update: _OpenUpdate) -> dict[str, Any]:
         index = self.version() - 1
-        found = self._new_metrics()
-        named = {name: found.pop(key) for key, name in _NAMED.items() if key in found}
+        metrics = self._new_metrics()
+        named = {name: metrics.pop(key) for key, name in _NAMED.items() if key in metrics}
         alone = trainers.processes(self._trainer)[1] == 1
         epoch = number(getattr(self._trainer.state, "epoch", None))
         return {
@@ -160,7 +160,7 @@ class TrainerUpdates:
             "learning_rate": update.learning_rate,
             "policy_version_before": index,
             "policy_version_after": index + 1,
-            "metrics": found if epoch is None else {**found, "epoch": epoch},
+            "metrics": metrics if epoch is None else {**metrics, "epoch": epoch},
             "start_time": update.began or None,
             "end_time": clock.wall(),
             **named,
@@ -209,10 +209,10 @@ class TrainerUpdates:
 
 def _by_batch(parts: Sequence[tuple[RecordedBatch, list[int]]]) -> list[tuple[RecordedBatch, set[int]]]:
     """Return the rows of the parts, by batch."""
-    found: dict[int, tuple[RecordedBatch, set[int]]] = {}
+    batches: dict[int, tuple[RecordedBatch, set[int]]] = {}
     for batch, rows in parts:
-        found.setdefault(batch.number, (batch, set()))[1].update(rows)
-    return list(found.values())
+        batches.setdefault(batch.number, (batch, set()))[1].update(rows)
+    return list(batches.values())
 
 
 def _groups_and_episodes(
@@ -237,6 +237,6 @@ def _members(batch: RecordedBatch, position: int) -> range:
 
 
 def _sum(losses: Sequence[Any]) -> float | None:
-    found = [number(loss) for loss in losses]
-    known = [loss for loss in found if loss is not None]
-    return math.fsum(known) if known and len(known) == len(found) else None
+    numbers = [number(loss) for loss in losses]
+    known = [loss for loss in numbers if loss is not None]
+    return math.fsum(known) if known and len(known) == len(numbers) else None
