@@ -84,8 +84,8 @@ def recognize(path: str | os.PathLike[str]) -> str | None:
 
     Raises ReadError if the file can't be opened.
     """
-    found = sample(Path(path))
-    return next((name for name in FORMATS if format_named(name).recognizes(found)), None)
+    file_sample = sample(Path(path))
+    return next((name for name in FORMATS if format_named(name).recognizes(file_sample)), None)
 
 
 def recognized(path: str | os.PathLike[str]) -> str:

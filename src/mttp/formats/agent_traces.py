@@ -65,11 +65,11 @@ def read(path: Path) -> Iterator[ImportedRecord]:
     traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
     conformity = Conformity()
     file = _OtlpFile(path)
-    for place, found in file.spans():
-        if isinstance(found, UnreadableRecord):
-            yield found
+    for place, record in file.spans():
+        if isinstance(record, UnreadableRecord):
+            yield record
             continue
-        span, misfits = conformity.examine(found)
+        span, misfits = conformity.examine(record)
         yield from (UnreadableRecord(place, misfit.reason) for misfit in misfits)
         spans = traces[span.trace_id]
         known = spans.get(span.span_id, span)
@@ -79,8 +79,8 @@ def read(path: Path) -> Iterator[ImportedRecord]:
             yield UnreadableRecord(place, f"span {span.name!r:.80} has the id of another one, {span.span_id}")
     if file.signals and not traces:
         raise ReadError(f"{path} holds {' and '.join(sorted(file.signals))} of OpenTelemetry, and no traces")
-    for one in sorted(traces.values(), key=lambda one: min(span.start_time for span in one.values())):
-        spans_of_trace = [*one.values()]
+    for trace in sorted(traces.values(), key=lambda trace: min(span.start_time for span in trace.values())):
+        spans_of_trace = [*trace.values()]
         try:
             value = episode(spans_of_trace)
         except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
@@ -140,20 +140,22 @@ class _OtlpFile:
 
 def episode(spans: Sequence[SpanRecord]) -> Episode:
     """Return the episode of the spans of one trace."""
-    ordered = sorted(spans, key=lambda one: (one.start_time, one.span_id))
-    ids = {one.span_id for one in ordered}
-    roots = [one for one in ordered if one.parent_id not in ids]
-    failed = next((one for one in roots if one.status_code == 2), None)
-    found = [*_calls(ordered)]
-    steps = _steps(found)
+    ordered = sorted(spans, key=lambda span: (span.start_time, span.span_id))
+    ids = {span.span_id for span in ordered}
+    roots = [span for span in ordered if span.parent_id not in ids]
+    failed = next((span for span in roots if span.status_code == 2), None)
+    pairs = [*_calls(ordered)]
+    steps = _steps(pairs)
     reward = _reward(ordered)
     resource = roots[0].scope.resource
-    facts = {key: value for one in ordered for key, value in one.attributes.items() if key.startswith("rl.")}
+    facts = {
+        key: value for span in ordered for key, value in span.attributes.items() if key.startswith("rl.")
+    }
     return Episode(
         trace_id=trace_id(roots[0].trace_id),
         env=text(facts.get("rl.environment.name")) or text(resource.get(a.SERVICE_NAME)) or "",
         task=text(facts.get("rl.sample.task.id")) or _asked(steps),
-        policy=next((call.name for _, call in found if call.name and call.operation != "execute_tool"), None),
+        policy=next((call.name for _, call in pairs if call.name and call.operation != "execute_tool"), None),
         steps=steps,
         step_count=len(steps),
         length=len(steps),
@@ -165,8 +167,8 @@ def episode(spans: Sequence[SpanRecord]) -> Episode:
         return_=reward.value,
         return_basis=None if reward.value is None else "episode",
         metadata={"trace": {"root": roots[0].name, "spans": len(ordered), **facts}},
-        start_time=min(one.start_time for one in ordered),
-        end_time=max(one.end_time for one in ordered),
+        start_time=min(span.start_time for span in ordered),
+        end_time=max(span.end_time for span in ordered),
     )
 
 
@@ -176,31 +178,31 @@ def _calls(spans: Sequence[SpanRecord]) -> Iterator[tuple[SpanRecord, Call]]:
 
     A response that two libraries recorded is one call.
     """
-    by_id = {one.span_id: one for one in spans}
-    seen: set[str] = set()
-    for one in spans:
-        if calls.is_call(one) and not _is_within_call(one, by_id):
-            call = calls.decode(one)
-            if call.id is None or call.operation == "execute_tool" or call.id not in seen:
-                yield one, call
-            seen.add(call.id or "")
+    by_id = {span.span_id: span for span in spans}
+    ids: set[str] = set()
+    for span in spans:
+        if calls.is_call(span) and not _is_within_call(span, by_id):
+            call = calls.decode(span)
+            if call.id is None or call.operation == "execute_tool" or call.id not in ids:
+                yield span, call
+            ids.add(call.id or "")
 
 
 def _is_within_call(record: SpanRecord, by_id: Mapping[str, SpanRecord]) -> bool:
-    above, seen = by_id.get(record.parent_id), {record.span_id}
-    while above is not None and above.span_id not in seen:
+    above, ids = by_id.get(record.parent_id), {record.span_id}
+    while above is not None and above.span_id not in ids:
         if calls.is_call(above):
             return True
-        seen.add(above.span_id)
+        ids.add(above.span_id)
         above = by_id.get(above.parent_id)
     return False
 
 
-def _steps(found: Sequence[tuple[SpanRecord, Call]]) -> tuple[Step, ...]:
+def _steps(pairs: Sequence[tuple[SpanRecord, Call]]) -> tuple[Step, ...]:
     """Return a step for each model call, with the calls of tools until the next one."""
     steps: list[Step] = []
     before: list[Any] = []
-    for record, call in found:
+    for record, call in pairs:
         if call.operation == "execute_tool":
             if steps:
                 last = steps[-1]
@@ -234,13 +236,13 @@ def _answer(call: Call) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     answers = chat_messages(call.result, "assistant")
     if not answers:
         return None, []
-    first, texts = answers[0], [one for one in answers if one.get("content")]
+    first, texts = answers[0], [message for message in answers if message.get("content")]
     if len(answers) == 1 or len(call.finish_reasons) > 1 or len(texts) > 1:
         return first, answers[1:]
     merged = {**first, "content": (texts or answers)[0].get("content")}
-    tools = [tool for one in answers for tool in one.get("tool_calls", ())]
-    for one in answers[1:]:
-        merged |= {key: value for key, value in one.items() if key not in merged}
+    tools = [tool for message in answers for tool in message.get("tool_calls", ())]
+    for message in answers[1:]:
+        merged |= {key: value for key, value in message.items() if key not in merged}
     return {**merged, **({"tool_calls": tools} if tools else {})}, []
 
 
@@ -263,12 +265,12 @@ def _reward(spans: Sequence[SpanRecord]) -> Reward:
     )
 
 
-def _finite(given: object) -> float | None:
-    value = number(given)
+def _finite(raw: object) -> float | None:
+    value = number(raw)
     return value if value is not None and math.isfinite(value) else None
 
 
 def _asked(steps: Sequence[Step]) -> str | None:
     """Return the first message of the user, by which samples of a task are compared."""
     messages = as_list(steps[0].observation) if steps else ()
-    return next((message_text(one)[:500] or None for one in messages if one.get("role") == "user"), None)
+    return next((message_text(turn)[:500] or None for turn in messages if turn.get("role") == "user"), None)

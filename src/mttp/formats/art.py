@@ -70,9 +70,9 @@ def _trajectories(path: Path) -> Iterator[tuple[str, Any]]:
         if not isinstance(row, Mapping) or "trajectories" not in row:
             yield place, row
             continue
-        for member, one in enumerate(as_list(row["trajectories"])):
+        for member, trajectory in enumerate(as_list(row["trajectories"])):
             where = f"{row['_place']} trajectory {member + 1}"
-            yield where, {**as_mapping(one), "_place": where, "group_index": number_}
+            yield where, {**as_mapping(trajectory), "_place": where, "group_index": number_}
 
 
 def episode(record: Mapping[str, Any]) -> Episode:
@@ -84,7 +84,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
     Additional histories are agents of their own.
     """
     messages = conversation(record.get("messages") or record.get("messages_and_choices"), "user")
-    histories = [as_mapping(one) for one in as_list(record.get("additional_histories"))]
+    histories = [as_mapping(item) for item in as_list(record.get("additional_histories"))]
     main = "main" if histories else None
     exchanges = record.get("exchanges") or as_mapping(json_value(record.get("trajectory_json"))).get(
         "exchanges"
@@ -108,23 +108,23 @@ def episode(record: Mapping[str, Any]) -> Episode:
         steps=tuple(steps),
         step_count=len(steps),
         length=len(steps),
-        agents=tuple(Agent(id=str(one)) for one in dict.fromkeys(one.agent for one in steps) if one),
+        agents=tuple(Agent(id=str(agent)) for agent in dict.fromkeys(step.agent for step in steps) if agent),
         reward=rewards[-1],
         rewards=rewards,
         return_=rewards[-1].value,
         return_basis=None if rewards[-1].value is None else "episode",
-        metrics={name: value for name, given in metrics.items() if (value := number(given)) is not None},
+        metrics={name: value for name, metric in metrics.items() if (value := number(metric)) is not None},
         metadata={"art": _rest(record)},
         start_time=whole(record.get("start_time")),
         end_time=whole(record.get("end_time")),
-        final_observation=[_message(one)[0] for one in messages[_used(steps, main) :]] or None,
+        final_observation=[_message(message)[0] for message in messages[_used(steps, main) :]] or None,
         timing="live" if record.get("start_time") else "batch",
     )
 
 
 def _used(steps: Sequence[Step], agent: str | None) -> int:
     """Return how many messages of a history are in its steps."""
-    return sum(1 + len(as_list(one.observation)) for one in steps if one.agent == agent)
+    return sum(1 + len(as_list(step.observation)) for step in steps if step.agent == agent)
 
 
 def _steps(messages: Sequence[Mapping[str, Any]], agent: str | None) -> list[Step]:
@@ -133,36 +133,36 @@ def _steps(messages: Sequence[Mapping[str, Any]], agent: str | None) -> list[Ste
 
     Where no message is marked as sampled, each one of the assistant is a step.
     """
-    plain = [_message(one) for one in messages]
+    plain = [_message(message) for message in messages]
     sampled = [is_sampled for _, is_sampled in plain]
-    own = [
+    are_steps = [
         message.get("role") == "assistant" and (is_sampled or not any(sampled))
         for message, is_sampled in plain
     ]
-    choices = [one for one, is_own in zip(messages, own, strict=True) if is_own]
-    found = chat_steps([message for message, _ in plain], sampled=own)
+    choices = [message for message, is_step in zip(messages, are_steps, strict=True) if is_step]
+    steps = chat_steps([message for message, _ in plain], sampled=are_steps)
     return [
         replace(step, agent=agent, tokens=_tokens(choice), calls=(*_calls(choice), *step.calls))
-        for step, choice in zip(found, choices, strict=True)
+        for step, choice in zip(steps, choices, strict=True)
     ]
 
 
 def _exchanged(exchanges: Mapping[str, Any]) -> list[Step]:
     """Return a step for each captured request, of any interface, in order of their starts."""
-    captured = [as_mapping(one) for kind in exchanges.values() for one in as_list(kind)]
+    captured = [as_mapping(entry) for kind in exchanges.values() for entry in as_list(kind)]
     steps: list[Step] = []
     before: list[Any] = []
-    for exchange in sorted(captured, key=lambda one: str(one.get("start_time"))):
+    for exchange in sorted(captured, key=lambda entry: str(entry.get("start_time"))):
         request, response = (as_mapping(exchange.get(name)) for name in ("request", "response"))
         asked = chat_messages(request.get("system") or request.get("instructions"), "system")
-        given = (request.get(name) for name in ("messages", "input", "prompt"))
-        asked += chat_messages(next((one for one in given if one is not None), None))
+        prompts = (request.get(name) for name in ("messages", "input", "prompt"))
+        asked += chat_messages(next((prompt for prompt in prompts if prompt is not None), None))
         new = new_messages(asked, before)
         if steps:
-            answers = {one["tool_call_id"]: one.get("content") for one in new if "tool_call_id" in one}
+            answers = {turn["tool_call_id"]: turn.get("content") for turn in new if "tool_call_id" in turn}
             last = steps[-1]
             steps[-1] = replace(last, calls=(*last.calls, *tool_calls(as_mapping(last.action), answers)))
-        choices = [as_mapping(one) for one in as_list(response.get("choices"))]
+        choices = [as_mapping(entry) for entry in as_list(response.get("choices"))]
         choice = choices[0] if choices else {}
         items = as_list(response.get("output", response.get("content")))
         action = _message({"finish_reason": None, **choice})[0] if "message" in choice else answer(items)
@@ -197,26 +197,26 @@ def _exchanged(exchanges: Mapping[str, Any]) -> list[Step]:
     return steps
 
 
-def _message(one: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def _message(entry: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return a message without empty fields, and whether the model sampled it."""
-    inner = as_mapping(one.get("message")) if "finish_reason" in one else one
-    is_sampled = "finish_reason" in one or one.get("trainable") is True
-    found = {key: value for key, value in inner.items() if value is not None and key != "trainable"}
-    if "tool_calls" in found:
-        found["tool_calls"] = json_value(found["tool_calls"])
-    return found, is_sampled
+    inner = as_mapping(entry.get("message")) if "finish_reason" in entry else entry
+    is_sampled = "finish_reason" in entry or entry.get("trainable") is True
+    message = {key: value for key, value in inner.items() if value is not None and key != "trainable"}
+    if "tool_calls" in message:
+        message["tool_calls"] = json_value(message["tool_calls"])
+    return message, is_sampled
 
 
 def _tokens(choice: Mapping[str, Any]) -> Tokens | None:
     """Return the log probabilities of a choice, with the token ids where the server gave them."""
-    entries = [as_mapping(one) for one in as_list(as_mapping(choice.get("logprobs")).get("content"))]
-    logprobs: Any = [value for one in entries if (value := number(one.get("logprob"))) is not None]
+    entries = [as_mapping(entry) for entry in as_list(as_mapping(choice.get("logprobs")).get("content"))]
+    logprobs: Any = [value for entry in entries if (value := number(entry.get("logprob"))) is not None]
     if not entries or len(logprobs) != len(entries):
         return None
-    given: Any = as_list(choice.get("token_ids"))
-    named = [_TOKEN_ID.fullmatch(str(one.get("token"))) for one in entries]
+    server_ids: Any = as_list(choice.get("token_ids"))
+    named = [_TOKEN_ID.fullmatch(str(entry.get("token"))) for entry in entries]
     ids: Any = [int(match[1]) for match in named if match is not None]
-    ids = next((some for some in (given, ids) if len(some) == len(entries)), None)
+    ids = next((some for some in (server_ids, ids) if len(some) == len(entries)), None)
     return Tokens(ids=ids, logprobs=logprobs, count=len(entries))
 
 
@@ -232,18 +232,18 @@ def _rewards(record: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Rew
     Where the judge failed, RULER's reward is an error, whatever the trajectory's reward was before.
     """
     judged = as_mapping(record.get("judged"))
-    calls = tuple(one for one in as_list(judged.get("calls")) if isinstance(one, Call))
+    calls = tuple(call for call in as_list(judged.get("calls")) if isinstance(call, Call))
     facts: dict[str, Any] = {"grader": "ruler", "grader_kind": "judge", "relative": True, "calls": calls}
-    own = ("calls", "error_type", "error_message")
-    facts["evidence"] = {name: value for name, value in judged.items() if name not in own} or None
+    reward_fields = ("calls", "error_type", "error_message")
+    facts["evidence"] = {name: value for name, value in judged.items() if name not in reward_fields} or None
     if judged.get("error_type") is not None:
         error = {"error_type": judged["error_type"], "error": text(judged.get("error_message"))}
         return (Reward(status="error", **error, **facts),)
     if metrics.get("ruler_score") is None:
         return (scored(record.get("reward")),)
-    logs = [str(one) for one in as_list(record.get("logs"))]
-    stated = [one.removeprefix(_EXPLANATION) for one in logs if one.startswith(_EXPLANATION)]
-    facts["explanation"] = stated[-1] if stated else None
+    logs = [str(log) for log in as_list(record.get("logs"))]
+    explanations = [log.removeprefix(_EXPLANATION) for log in logs if log.startswith(_EXPLANATION)]
+    facts["explanation"] = explanations[-1] if explanations else None
     ruler = replace(scored(record.get("reward")), **facts)
     before = scored(metrics.get("independent_reward"))
     return (ruler,) if before.status == "missing" else (replace(before, grader="independent_reward"), ruler)
@@ -265,13 +265,13 @@ def _group(record: Mapping[str, Any], split: str | None, step: int | None) -> st
 
 def _task(messages: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the first message of the user, by which samples of a task are compared."""
-    asked = (_message(one)[0] for one in messages)
-    return next((str(one.get("content"))[:500] for one in asked if one.get("role") == "user"), None)
+    asked = (_message(turn)[0] for turn in messages)
+    return next((str(turn.get("content"))[:500] for turn in asked if turn.get("role") == "user"), None)
 
 
 def _rest(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an episode has no place for; JSON texts become values."""
-    own = (*_MAPPED, "group", "split", "step", "judged", "_place", "trace_id", "start_time", "end_time")
+    mapped = (*_MAPPED, "group", "split", "step", "judged", "_place", "trace_id", "start_time", "end_time")
     return {
-        name: json_value(value) for name, value in record.items() if name not in own and value is not None
+        name: json_value(value) for name, value in record.items() if name not in mapped and value is not None
     }

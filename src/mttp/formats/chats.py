@@ -33,7 +33,7 @@ def as_saved(messages: Sequence[Mapping[str, Any]], form: object) -> Any:
         return [*messages]
     if form == "json":
         return json.dumps([*messages])
-    return "".join(str(one.get("content")) for one in messages)
+    return "".join(str(message.get("content")) for message in messages)
 
 
 def form_of(value: object) -> str | None:
@@ -47,14 +47,14 @@ def form_of(value: object) -> str | None:
 
 def _parsed(text: str) -> list[Any]:
     """Return the messages in the JSON of a list; none for any other text."""
-    found = json_value(text)
-    return [one for one in _messages(found) if "role" in one] if isinstance(found, list) else []
+    value = json_value(text)
+    return [turn for turn in _messages(value) if "role" in turn] if isinstance(value, list) else []
 
 
 def _messages(value: object) -> list[Any]:
     if isinstance(value, Mapping):
         return [value] if "role" in value else _messages(value.get("messages"))
-    return [one for one in as_list(value) if isinstance(one, Mapping)]
+    return [message for message in as_list(value) if isinstance(message, Mapping)]
 
 
 def chat_steps(
@@ -92,12 +92,12 @@ def tool_calls(
     end_time: int | None = None,
 ) -> tuple[Call, ...]:
     """Return the tool calls of a message; `answers` are the tools' answers by the id of the call."""
-    found = []
-    for one in as_list(message.get("tool_calls")):
-        call = as_mapping(one)
+    calls = []
+    for entry in as_list(message.get("tool_calls")):
+        call = as_mapping(entry)
         function = as_mapping(call.get("function")) or call
         name = text(call.get("id"))
-        found.append(
+        calls.append(
             Call(
                 operation=GenAiOperationName.EXECUTE_TOOL,
                 name=text(function.get("name")),
@@ -108,15 +108,15 @@ def tool_calls(
                 end_time=end_time,
             )
         )
-    return tuple(found)
+    return tuple(calls)
 
 
 def _answers(messages: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """Return the contents of the tools' messages until the next message of the assistant, by call id."""
-    found: dict[str, object] = {}
+    contents: dict[str, object] = {}
     for message in messages:
         if message.get("role") == "assistant":
             break
         if message.get("role") == "tool":
-            found[str(message.get("tool_call_id"))] = message.get("content")
-    return found
+            contents[str(message.get("tool_call_id"))] = message.get("content")
+    return contents

@@ -33,7 +33,7 @@ def completion_episode(
     asked, answered = conversation(prompt, "user"), conversation(completion, "assistant")
     steps = _steps(asked, answered, tokens)
     rest_of_chat = [*asked, *answered][sum(len(_chat(step)) for step in steps) :]
-    found = Episode(
+    episode = Episode(
         trace_id=trace_id(format, key),
         steps=steps,
         step_count=len(steps),
@@ -50,7 +50,7 @@ def completion_episode(
     forms: dict[str, object] = {"prompt": form_of(prompt), "completion": form_of(completion)}
     if len(asked) != len(as_list(steps[0].observation)):
         forms["prompt_messages"] = len(asked)
-    return with_forms(format, found, {name: form for name, form in forms.items() if form is not None})
+    return with_forms(format, episode, {name: form for name, form in forms.items() if form is not None})
 
 
 def saved_texts(format: str, episode: Episode) -> tuple[Any, Any]:
@@ -96,12 +96,12 @@ def scored(
     """
     known, absent = assessed(components or {})
     facts: dict[str, Any] = {"components": known, "component_statuses": absent, "explanation": explanation}
-    found = number(value)
-    if found is None and value is not None:
+    figure = number(value)
+    if figure is None and value is not None:
         return Reward(status="error", raw=str(value), **facts)
-    if found is None:
+    if figure is None:
         return Reward(status="error" if "error" in absent.values() else "missing", **facts)
-    return Reward(value=found, status="partial" if absent else "ok", **facts)
+    return Reward(value=figure, status="partial" if absent else "ok", **facts)
 
 
 def assessed(values: Mapping[str, object]) -> tuple[dict[str, float], dict[str, str]]:

@@ -17,16 +17,16 @@ def number(value: object) -> float | None:
     if not isinstance(value, (int, float)):
         return None
     try:
-        found = float(value)
+        figure = float(value)
     except OverflowError:  # a whole number of hundreds of digits
         return None
-    return found if math.isfinite(found) else None
+    return figure if math.isfinite(figure) else None
 
 
 def whole(value: object) -> int | None:
     """Return a whole number; None for anything else."""
-    found = None if isinstance(value, bool) else number(value)
-    return int(found) if found is not None and found == int(found) else None
+    figure = None if isinstance(value, bool) else number(value)
+    return int(figure) if figure is not None and figure == int(figure) else None
 
 
 def text(value: object) -> str | None:
@@ -59,8 +59,8 @@ def nanoseconds(seconds: object) -> int | None:
             return None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
         seconds = moment.timestamp()
-    found = number(seconds)
-    return None if found is None or not 0 < found < 2**33 else round(found * 1e9)
+    epoch = number(seconds)
+    return None if epoch is None or not 0 < epoch < 2**33 else round(epoch * 1e9)
 
 
 def trace_id(*parts: object) -> str:

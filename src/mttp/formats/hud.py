@@ -72,8 +72,8 @@ def episode(record: Mapping[str, Any]) -> Episode:
     run = text(record.get("trace_id"))
     if run is None:
         raise ValueError("has no trace_id, so it is not a run of HUD")
-    entries = [as_mapping(one) for one in as_list(record.get("steps"))]
-    setup = next((call for one in entries if (call := _phase(one, "setup"))), {})
+    entries = [as_mapping(step) for step in as_list(record.get("steps"))]
+    setup = next((call for step in entries if (call := _phase(step, "setup"))), {})
     turns = _Turns()
     for entry in entries:
         turns.add(entry)
@@ -81,12 +81,12 @@ def episode(record: Mapping[str, Any]) -> Episode:
     status = _STATUSES.get(str(record.get("status"))) or _status(
         entries, is_rewarded=reward.value is not None
     )
-    error = next((one["error"] for one in reversed(entries) if text(one.get("error"))), None)
+    error = next((step["error"] for step in reversed(entries) if text(step.get("error"))), None)
     stop = text(record.get("stop_reason"))
     truncated = None if stop is None else stop != "done"
-    costs = [cost for one in entries if (cost := _cost(one)) is not None]
-    times = [time for one in entries for time in _times(one).values() if time is not None]
-    models = [model for one in entries if (model := text(one.get("model")))]
+    costs = [cost for step in entries if (cost := _cost(step)) is not None]
+    times = [time for step in entries for time in _times(step).values() if time is not None]
+    models = [model for step in entries if (model := text(step.get("model")))]
     return Episode(
         trace_id=trace_id(run) if len(run.replace("-", "")) == 32 else trace_id("hud", run),
         env=text(record.get("env")) or "",
@@ -128,7 +128,7 @@ class _Turns:
         """Add one step of a trace."""
         source = entry.get("source")
         if source == "user":
-            self.pending += [_message(as_mapping(one)) for one in as_list(entry.get("messages"))]
+            self.pending += [_message(as_mapping(message)) for message in as_list(entry.get("messages"))]
         elif source == "agent":
             self._append(entry, action=_action(entry), tokens=_tokens(entry), calls=(_model_call(entry),))
         elif source == "tool":
@@ -158,7 +158,7 @@ class _Turns:
 
     def _inferred(self, entry: Mapping[str, Any]) -> None:
         """Add the actions that a robot's policy inferred to the step of their tick."""
-        ticks = [one.metadata.get("tick") for one in self.steps[-1:]]
+        ticks = [step.metadata.get("tick") for step in self.steps[-1:]]
         if ticks != [entry.get("tick")]:
             self._append(entry, action=entry.get("chunk"), metadata={"tick": entry.get("tick")})
         else:
@@ -173,9 +173,9 @@ def _phase(entry: Mapping[str, Any], phase: str) -> Mapping[str, Any]:
 
 def _status(entries: Sequence[Mapping[str, Any]], *, is_rewarded: bool) -> str:
     """Return the status of a run whose file does not state it; a run with a reward was trained on."""
-    if any(one.get("source") == "system" and one.get("error") for one in entries):
+    if any(entry.get("source") == "system" and entry.get("error") for entry in entries):
         return "error"
-    is_evaluated = is_rewarded or any(_phase(one, "evaluate") for one in entries)
+    is_evaluated = is_rewarded or any(_phase(entry, "evaluate") for entry in entries)
     return "completed" if is_evaluated else "aborted"
 
 
@@ -206,26 +206,26 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _content(blocks: Sequence[Any]) -> Any:
     """Return the text of blocks that are all text; else the blocks."""
-    texts = [one["text"] for one in map(as_mapping, blocks) if isinstance(one.get("text"), str)]
+    texts = [block["text"] for block in map(as_mapping, blocks) if isinstance(block.get("text"), str)]
     return "\n".join(texts) if len(texts) == len(blocks) else list(blocks)
 
 
 def _action(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a turn as a message in the form of chat APIs."""
-    kept = ("reasoning", "refusal", "citations", "done", "stop_reason")
+    names = ("reasoning", "refusal", "citations", "done", "stop_reason")
     calls = [
         {
-            "id": one.get("id"),
+            "id": call.get("id"),
             "type": "function",
-            "function": {"name": one.get("name"), "arguments": one.get("arguments")},
+            "function": {"name": call.get("name"), "arguments": call.get("arguments")},
         }
-        for one in map(as_mapping, as_list(entry.get("tool_calls")))
+        for call in map(as_mapping, as_list(entry.get("tool_calls")))
     ]
     return {
         "role": "assistant",
         "content": entry.get("content"),
         **({"tool_calls": calls} if calls else {}),
-        **{name: entry[name] for name in kept if entry.get(name)},
+        **{name: entry[name] for name in names if entry.get(name)},
     }
 
 
@@ -279,8 +279,8 @@ def _tokens(entry: Mapping[str, Any]) -> Tokens | None:
     ids, logprobs = as_list(sample.get("output_token_ids")), as_list(sample.get("output_logprobs"))
     if not ids:
         return None
-    given: Any = {"ids": ids, "prompt_ids": as_list(sample.get("prompt_token_ids")) or None}
-    return Tokens(logprobs=logprobs or None, **given)  # type: ignore[arg-type]  # lists become arrays
+    arrays: Any = {"ids": ids, "prompt_ids": as_list(sample.get("prompt_token_ids")) or None}
+    return Tokens(logprobs=logprobs or None, **arrays)  # type: ignore[arg-type]  # lists become arrays
 
 
 # Grades.
@@ -303,12 +303,12 @@ def _reward(entries: Sequence[Mapping[str, Any]], grade: Mapping[str, Any]) -> R
 def _graded(name: str, result: Mapping[str, Any], times: Mapping[str, Any]) -> Reward:
     grades = _grades(as_list(result.get("subscores")))
     value = result.get("score", result.get("reward"))
-    found, failed = number(value), bool(result.get("isError"))
-    invalid = found is None and value is not None
+    score, failed = number(value), bool(result.get("isError"))
+    invalid = score is None and value is not None
     facts: dict[str, Any] = {
-        "components": {one.name: one.value for one in grades if one.value is not None},
-        "component_statuses": {one.name: one.status for one in grades if one.value is None},
-        "weights": {one.name: one.weight for one in grades if one.weight is not None},
+        "components": {grade.name: grade.value for grade in grades if grade.value is not None},
+        "component_statuses": {grade.name: grade.status for grade in grades if grade.value is None},
+        "weights": {grade.name: grade.weight for grade in grades if grade.weight is not None},
         "grades": grades,
         "grader": name,
         "explanation": text(result.get("content")),
@@ -319,30 +319,30 @@ def _graded(name: str, result: Mapping[str, Any], times: Mapping[str, Any]) -> R
         reason = facts["explanation"] if failed else "the score is not a finite number"
         raw = str(value) if invalid else None
         return Reward(status="error", error=reason, error_type="error", raw=raw, **facts)
-    return Reward(value=found, **facts)
+    return Reward(value=score, **facts)
 
 
 def _grades(subscores: Sequence[Any]) -> tuple[Grade, ...]:
     """Return the tree of subscores; equal names of one parent are numbered, as HUD numbers them."""
-    found: list[Grade] = []
+    grades: list[Grade] = []
     names: set[str] = set()
-    for one in map(as_mapping, subscores):
-        value, weight = number(one.get("value")), number(one.get("weight"))
-        name = stem = text(one.get("name")) or "subscore"
+    for subscore in map(as_mapping, subscores):
+        value, weight = number(subscore.get("value")), number(subscore.get("weight"))
+        name = stem = text(subscore.get("name")) or "subscore"
         repeat = 1
         while name in names:
             repeat += 1
             name = f"{stem}-{repeat}"
         names.add(name)
-        found.append(
+        grades.append(
             Grade(
                 name=name,
                 kind="penalty" if weight is not None and weight < 0 else "rubric",
                 value=value,
-                status=status_of(one.get("value")),
+                status=status_of(subscore.get("value")),
                 weight=weight,
-                evidence=one.get("info") or None,
-                parts=_grades(as_list(one.get("children"))),
+                evidence=subscore.get("info") or None,
+                parts=_grades(as_list(subscore.get("children"))),
             )
         )
-    return tuple(found)
+    return tuple(grades)

@@ -54,7 +54,7 @@ _PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "seed")
 def recognizes(sample: FileSample) -> bool:
     """Return whether a zip file has the members of a log, or a document, which may be cut off, its fields."""
     if sample.members:
-        has_samples = any(one.startswith("samples/") for one in sample.members)
+        has_samples = any(member.startswith("samples/") for member in sample.members)
         return _START in sample.members or ("header.json" in sample.members and has_samples)
     if sample.row or sample.columns:
         return {"eval", "plan", "status", "version"} <= sample.row.keys()
@@ -70,12 +70,12 @@ def read(path: Path) -> Iterator[ImportedRecord]:
     if not isinstance(log, Mapping) or not isinstance(log.get("eval"), Mapping):
         raise ReadError(f"{path} is not a log of Inspect: it has no `eval`")
     results: list[TaskResult] = []
-    for place, found in _samples(path, members, log):
-        if isinstance(found, UnreadableRecord):
-            yield found
+    for place, document in _samples(path, members, log):
+        if isinstance(document, UnreadableRecord):
+            yield document
             continue
         try:
-            value = episode(log["eval"], as_mapping(found), log)
+            value = episode(log["eval"], as_mapping(document), log)
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             yield UnreadableRecord(place, f"{type(error).__name__}: {error}")
         else:
@@ -139,8 +139,8 @@ def _after_separators(document: str, position: int) -> int:
 
 def _samples(path: Path, members: Sequence[str], log: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if not members:
-        yield from ((f"sample {number + 1}", one) for number, one in enumerate(as_list(log.get("samples"))))
-    for name in sorted(one for one in members if one.startswith("samples/") and one.endswith(".json")):
+        yield from ((f"sample {number + 1}", item) for number, item in enumerate(as_list(log.get("samples"))))
+    for name in sorted(name for name in members if name.startswith("samples/") and name.endswith(".json")):
         try:
             yield name, json_member(path, name)
         except ReadError as error:
@@ -157,9 +157,9 @@ def episode(
     """
     if sample.get("id") is None:
         raise ValueError("has no id, so it is not a sample of Inspect")
-    events = [as_mapping(one) for one in as_list(sample.get("events"))]
+    events = [as_mapping(event) for event in as_list(sample.get("events"))]
     attachments = as_mapping(sample.get("attachments"))
-    messages = [as_mapping(_attached(one, attachments)) for one in as_list(sample.get("messages"))]
+    messages = [as_mapping(_attached(message, attachments)) for message in as_list(sample.get("messages"))]
     scorings = _scorings(sample, events, _headline(spec, log))
     reward = scorings[-1] if scorings else Reward()
     steps = _steps(messages, events)
@@ -199,12 +199,12 @@ def episode(
 
 def evaluation(log: Mapping[str, Any], results: Sequence[TaskResult]) -> Evaluation:
     """Return the evaluation of a log; metrics are named as in Inspect: `scorer/metric`."""
-    spec, stated = as_mapping(log.get("eval")), as_mapping(log.get("results"))
+    spec, summary = as_mapping(log.get("eval")), as_mapping(log.get("results"))
     dataset, config = as_mapping(spec.get("dataset")), as_mapping(spec.get("config"))
-    ids = [str(one) for one in as_list(dataset.get("sample_ids"))]
+    ids = [str(sample_id) for sample_id in as_list(dataset.get("sample_ids"))]
     metrics = {
         f"{score.get('name')}/{name}": value
-        for score in map(as_mapping, as_list(stated.get("scores")))
+        for score in map(as_mapping, as_list(summary.get("scores")))
         for name, metric in as_mapping(score.get("metrics")).items()
         if (value := number(as_mapping(metric).get("value"))) is not None
     }
@@ -212,8 +212,8 @@ def evaluation(log: Mapping[str, Any], results: Sequence[TaskResult]) -> Evaluat
         id=text(spec.get("eval_id")) or "",
         suite=text(spec.get("task")) or "inspect",
         suite_version=text(spec.get("task_version")),
-        tasks=tuple(ids) or tuple(dict.fromkeys(one.task for one in results)),
-        samples=max([whole(config.get("epochs")) or 1, *(one.sample + 1 for one in results)]),
+        tasks=tuple(ids) or tuple(dict.fromkeys(task_result.task for task_result in results)),
+        samples=max([whole(config.get("epochs")) or 1, *(task_result.sample + 1 for task_result in results)]),
         policy=text(spec.get("model")),
         tags={"inspect.run_id": str(spec.get("run_id")), "inspect.status": str(log.get("status"))},
         status=_STATUSES.get(str(log.get("status")), "unfinished"),
@@ -253,24 +253,24 @@ def _exception(error: Mapping[str, Any]) -> str:
 def _rest(spec: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an episode has no place for."""
     names = ("epoch", "store", "choices", "files", "sandbox", "working_time", "total_time", "error_retries")
-    kept = {name: sample[name] for name in names if sample.get(name)}
-    return {"eval_id": spec.get("eval_id"), "run_id": spec.get("run_id"), **kept}
+    facts = {name: sample[name] for name in names if sample.get(name)}
+    return {"eval_id": spec.get("eval_id"), "run_id": spec.get("run_id"), **facts}
 
 
 def _headline(spec: Mapping[str, Any], log: Mapping[str, Any] | None) -> str | None:
     """Return the name of the scorer whose score is the reward: the log's headline, else the first scorer."""
-    stated = as_mapping(as_mapping(as_mapping(log).get("results")).get("headline"))
+    headline = as_mapping(as_mapping(as_mapping(log).get("results")).get("headline"))
     first = as_mapping(next(iter(as_list(spec.get("scorers"))), None))
-    return text(stated.get("scorer")) or text(first.get("name"))
+    return text(headline.get("scorer")) or text(first.get("name"))
 
 
 def _scorings(
     sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]], headline: str | None
 ) -> list[Reward]:
     """Return a scoring for each scorer, that of the headline last."""
-    found = {name: as_mapping(score) for name, score in as_mapping(sample.get("scores")).items()}
-    last = headline if headline in found else next(iter(found), None)
-    names = [*(name for name in found if name != last), *([last] if last in found else [])]
+    scores = {name: as_mapping(score) for name, score in as_mapping(sample.get("scores")).items()}
+    last = headline if headline in scores else next(iter(scores), None)
+    names = [*(name for name in scores if name != last), *([last] if last in scores else [])]
     times = {
         str(event.get("scorer")): nanoseconds(event.get("timestamp"))
         for event in events
@@ -278,7 +278,7 @@ def _scorings(
     }
     latest = max((time for time in times.values() if time is not None), default=None)
     times[str(last)] = latest  # scorings are read in order of time
-    return [scoring(str(name), found[str(name)], times.get(str(name))) for name in names]
+    return [scoring(str(name), scores[str(name)], times.get(str(name))) for name in names]
 
 
 def failed_scoring(name: str, error: BaseException) -> Reward:
@@ -300,8 +300,8 @@ def scoring(name: str, score: Mapping[str, Any], time: int | None = None) -> Rew
         "end_time": time,
     }
     if isinstance(value, (Mapping, list)):
-        parts = value if isinstance(value, Mapping) else {str(place): one for place, one in enumerate(value)}
-        known, absent = assessed({key: _number(one) for key, one in parts.items()})
+        parts = value if isinstance(value, Mapping) else {str(key): item for key, item in enumerate(value)}
+        known, absent = assessed({key: _number(part) for key, part in parts.items()})
         status = "error" if "error" in absent.values() else "missing"
         return Reward(status=status, components=known, component_statuses=absent, **facts)
     return replace(scored(_number(value)), **facts)
@@ -341,9 +341,9 @@ def _steps(messages: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, 
             before.append(_plain(message))
             continue
         event, choice = models.get(message.get("id"), ({}, {}))
-        asked = [as_mapping(one) for one in as_list(message.get("tool_calls"))]
+        asked = [as_mapping(tool_call) for tool_call in as_list(message.get("tool_calls"))]
         calls = [_model_call(event)] if event else []
-        calls += [_tool_call(one, as_mapping(tools.get(one.get("id")))) for one in asked]
+        calls += [_tool_call(tool_call, as_mapping(tools.get(tool_call.get("id")))) for tool_call in asked]
         steps.append(
             Step(
                 index=len(steps),
@@ -362,7 +362,7 @@ def _steps(messages: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, 
 def _model_call(event: Mapping[str, Any]) -> Call:
     output, config = as_mapping(event.get("output")), as_mapping(event.get("config"))
     usage = as_mapping(output.get("usage"))
-    reasons = [text(as_mapping(one).get("stop_reason")) for one in as_list(output.get("choices"))]
+    reasons = [text(as_mapping(choice).get("stop_reason")) for choice in as_list(output.get("choices"))]
     error = text(event.get("error"))
     return Call(
         operation="chat",
@@ -395,8 +395,8 @@ def _tool_call(asked: Mapping[str, Any], event: Mapping[str, Any]) -> Call:
 
 
 def _tokens(choice: Mapping[str, Any]) -> Tokens | None:
-    entries = [as_mapping(one) for one in as_list(as_mapping(choice.get("logprobs")).get("content"))]
-    logprobs: Any = [found for one in entries if (found := number(one.get("logprob"))) is not None]
+    entries = [as_mapping(entry) for entry in as_list(as_mapping(choice.get("logprobs")).get("content"))]
+    logprobs: Any = [logprob for entry in entries if (logprob := number(entry.get("logprob"))) is not None]
     return (
         Tokens(logprobs=logprobs, count=len(entries)) if entries and len(logprobs) == len(entries) else None
     )
@@ -404,20 +404,20 @@ def _tokens(choice: Mapping[str, Any]) -> Tokens | None:
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message in the form of chat APIs: a tool call has a function with name and arguments."""
-    found = {
+    plain = {
         key: value for key, value in message.items() if key not in ("id", "source") and value is not None
     }
-    calls = [as_mapping(one) for one in as_list(found.get("tool_calls"))]
+    calls = [as_mapping(call) for call in as_list(plain.get("tool_calls"))]
     if calls:
-        found["tool_calls"] = [
+        plain["tool_calls"] = [
             {
-                "id": one.get("id"),
+                "id": call.get("id"),
                 "type": "function",
-                "function": {"name": one.get("function"), "arguments": json_value(one.get("arguments"))},
+                "function": {"name": call.get("function"), "arguments": json_value(call.get("arguments"))},
             }
-            for one in calls
+            for call in calls
         ]
-    return found
+    return plain
 
 
 def _attached(value: Any, attachments: Mapping[str, Any], depth: int = 0) -> Any:
@@ -427,5 +427,5 @@ def _attached(value: Any, attachments: Mapping[str, Any], depth: int = 0) -> Any
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, Mapping):
-        return {key: _attached(one, attachments, depth + 1) for key, one in value.items()}
-    return [_attached(one, attachments, depth + 1) for one in value] if isinstance(value, list) else value
+        return {key: _attached(item, attachments, depth + 1) for key, item in value.items()}
+    return [_attached(item, attachments, depth + 1) for item in value] if isinstance(value, list) else value

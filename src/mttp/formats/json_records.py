@@ -91,12 +91,12 @@ def first_record(path: Path) -> Mapping[str, Any]:
     if line is None or isinstance(line, Skipped):
         return {}
     try:
-        found = json.loads(line.content)
+        record = json.loads(line.content)
     except (ValueError, RecursionError):
         return _first_of_document(path)
-    if isinstance(found, list):
-        found = found[0] if found else {}
-    return found if isinstance(found, Mapping) else {}
+    if isinstance(record, list):
+        record = record[0] if record else {}
+    return record if isinstance(record, Mapping) else {}
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -131,9 +131,9 @@ def _first_of_document(path: Path) -> Mapping[str, Any]:
         if file.read(1 << 10).lstrip()[:1] not in (b"{", b"["):
             return {}
     try:
-        found = json_document(path)
+        record = json_document(path)
     except ReadError:
         return {}
-    if isinstance(found, list):
-        found = found[0] if found else {}
-    return found if isinstance(found, Mapping) else {}
+    if isinstance(record, list):
+        record = record[0] if record else {}
+    return record if isinstance(record, Mapping) else {}

@@ -46,16 +46,16 @@ def read(path: Path) -> Iterator[ImportedRecord]:
 def episode(record: Mapping[str, Any]) -> Episode:
     """Return the episode of a line, whose values are lists of one."""
     contents = _only(record["content"])
-    texts = [str(one) for one in contents] if isinstance(contents, list) else [str(contents)]
+    texts = [str(content) for content in contents] if isinstance(contents, list) else [str(contents)]
     ids = as_list(_only(record.get("token_ids")))
     tokens, prompt = _tokens(record, ids)
-    advantages = {number(one) for one in ([] if tokens is None else _values(record, "advantages"))} - {
+    advantages = {number(value) for value in ([] if tokens is None else _values(record, "advantages"))} - {
         0.0,
         None,
     }
     match = _STEP.search(str(record.get("_place", "")))
     step = None if match is None else int(match[1])
-    asked = [{"role": "user", "content": one} for one in texts[:-1]]
+    asked = [{"role": "user", "content": content} for content in texts[:-1]]
     return completion_episode(
         "nemo_rl",
         [record.get("_place"), texts, record["idx"]],
@@ -75,7 +75,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
 def _tokens(record: Mapping[str, Any], ids: Any) -> tuple[Tokens | None, list[int]]:
     """Return the tokens without padding, and the ids of the prompt: those before the first in the loss."""
     length = whole(_only(record.get("input_lengths"))) or len(ids)
-    mask = [int(bool(one)) for one in as_list(_only(record.get("token_loss_mask")))][:length]
+    mask = [int(bool(flag)) for flag in as_list(_only(record.get("token_loss_mask")))][:length]
     if not ids or 1 not in mask:
         return None, []
     first = mask.index(1)

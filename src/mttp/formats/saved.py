@@ -62,8 +62,8 @@ def saved_record(format: str, episode: Episode, derive: Derive) -> dict[str, Any
 
 
 def _with(format: str, episode: Episode, **facts: object) -> Episode:
-    kept = {**_saved(format, episode), **{name: value for name, value in facts.items() if value}}
-    return replace(episode, metadata={**episode.metadata, _key(format): kept})
+    saved = {**_saved(format, episode), **{name: value for name, value in facts.items() if value}}
+    return replace(episode, metadata={**episode.metadata, _key(format): saved})
 
 
 def _saved(format: str, episode: Episode) -> Mapping[str, Any]:
@@ -74,8 +74,8 @@ def _key(format: str) -> str:
     return f"{format}_saved"
 
 
-def _is_equal(one: object, other: object) -> bool:
+def _is_equal(left: object, right: object) -> bool:
     """Return whether two values are equal as JSON; 1 equals 1.0, but not true."""
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)) and one == other:
-        return isinstance(one, bool) == isinstance(other, bool)
-    return json.dumps(one, sort_keys=True, default=repr) == json.dumps(other, sort_keys=True, default=repr)
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)) and left == right:
+        return isinstance(left, bool) == isinstance(right, bool)
+    return json.dumps(left, sort_keys=True, default=repr) == json.dumps(right, sort_keys=True, default=repr)

@@ -52,8 +52,8 @@ def episode(record: Mapping[str, Any]) -> Episode:
     A list of scores has one for each token of the response; the reward is their sum.
     """
     score = record["score"]
-    per_token = [number(one) for one in as_list(score)]
-    values = [one for one in per_token if one is not None]
+    per_token = [number(token_score) for token_score in as_list(score)]
+    values = [value for value in per_token if value is not None]
     complete = bool(values) and len(values) == len(per_token)
     rewards: Any = values
     return completion_episode(

@@ -126,7 +126,7 @@ def episode(record: Mapping[str, Any], columns: RewardColumns | None = None) -> 
     columns = columns or reward_columns(record)
     others = {name: value for name, value in record.items() if name not in _OWN and name != "_place"}
     components = {name: others.pop(name, None) for name in columns.rewards}
-    metrics = {name: found for name, value in others.items() if (found := number(value)) is not None}
+    metrics = {name: figure for name, value in others.items() if (figure := number(value)) is not None}
     step = whole(record.get("step"))
     value = completion_episode(
         "trl",

@@ -59,18 +59,18 @@ def episode(record: Mapping[str, Any]) -> Episode:
     An episode of several traces has an agent for each of them.
     Its reward is that of its only trainable agent; with several trainable agents it has none.
     """
-    traces = [as_mapping(one) for one in as_list(record.get("traces"))] if "traces" in record else [record]
-    if not isinstance(record.get("task"), Mapping) or any("nodes" not in one for one in traces):
+    traces = [as_mapping(item) for item in as_list(record.get("traces"))] if "traces" in record else [record]
+    if not isinstance(record.get("task"), Mapping) or any("nodes" not in trace for trace in traces):
         raise ValueError("has no task or no nodes, so it is neither an episode nor a trace of verifiers")
     ids = _agent_ids(traces) if len(traces) > 1 else (None,) * len(traces)
-    steps = [step for one, agent in zip(traces, ids, strict=True) for step in _steps(one, agent)]
-    trainable = [one for one in traces if as_mapping(one.get("agent")).get("trainable") is not False]
+    steps = [step for trace, agent in zip(traces, ids, strict=True) for step in _steps(trace, agent)]
+    trainable = [trace for trace in traces if as_mapping(trace.get("agent")).get("trainable") is not False]
     scored = trainable[0] if len(trainable) == 1 else {}
     reward = _reward(scored)
     task, work = as_mapping(record["task"]), as_mapping(as_mapping(record.get("run")).get("work"))
     policy = as_mapping(work.get("policy"))
-    starts = [start for one in traces if (start := _times(one)[0]) is not None]
-    ends = [end for one in traces if (end := _times(one)[1]) is not None]
+    starts = [start for trace in traces if (start := _times(trace)[0]) is not None]
+    ends = [end for trace in traces if (end := _times(trace)[1]) is not None]
     ends += [step.end_time for step in steps if step.end_time is not None]
     return Episode(
         id=text(record.get("id")) or "",
@@ -87,7 +87,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
         step_count=len(steps),
         length=len(steps),
         agents=tuple(
-            _agent(one, agent, steps) for one, agent in zip(traces, ids, strict=True) if agent is not None
+            _agent(trace, agent, steps) for trace, agent in zip(traces, ids, strict=True) if agent is not None
         ),
         reward=reward,
         rewards=() if reward.status == "missing" else (reward,),
@@ -109,43 +109,44 @@ def record(episode: Episode) -> dict[str, Any]:
 
     Raises ValueError for another episode.
     """
-    kept = episode.metadata.get("verifiers")
-    if not isinstance(kept, Mapping) or "task" not in kept:
+    saved = episode.metadata.get("verifiers")
+    if not isinstance(saved, Mapping) or "task" not in saved:
         raise ValueError("not one of verifiers")
-    found = dict(kept)
-    found["task"] = {**kept["task"], "data": episode.inputs}
-    traces = [dict(one) for one in kept["traces"]] if "traces" in kept else [found]
+    document = dict(saved)
+    document["task"] = {**saved["task"], "data": episode.inputs}
+    traces = [dict(saved_trace) for saved_trace in saved["traces"]] if "traces" in saved else [document]
     ids: Sequence[str | None] = _agent_ids(traces) if len(traces) > 1 else (None,)
     for trace, agent in zip(traces, ids, strict=False):
-        trace["nodes"] = restored_nodes(trace["nodes"], [one for one in episode.steps if one.agent == agent])
-        trace.setdefault("task", found["task"])
-    if "traces" in kept:
-        found["traces"] = traces
-    return found
+        steps = [step for step in episode.steps if step.agent == agent]
+        trace["nodes"] = restored_nodes(trace["nodes"], steps)
+        trace.setdefault("task", document["task"])
+    if "traces" in saved:
+        document["traces"] = traces
+    return document
 
 
 def _unmapped(record: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the record without the task's data, messages and tokens, which episode and steps have."""
-    kept = []
+    unmapped_traces = []
     for trace in traces:
         rest = {key: value for key, value in trace.items() if trace is record or key != "task"}
         if trace is not record and trace.get("task") != record["task"]:
             rest["task"] = trace.get("task")
-        kept.append({**rest, "nodes": unmapped_nodes(as_list(trace.get("nodes")))})
-    found = kept[0] if "traces" not in record else {**record, "traces": kept}
-    found["task"] = {key: value for key, value in record["task"].items() if key != "data"}
-    return found
+        unmapped_traces.append({**rest, "nodes": unmapped_nodes(as_list(trace.get("nodes")))})
+    unmapped = unmapped_traces[0] if "traces" not in record else {**record, "traces": unmapped_traces}
+    unmapped["task"] = {key: value for key, value in record["task"].items() if key != "data"}
+    return unmapped
 
 
 def _agent_ids(traces: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the name of each trace's agent, with a number from its second trace on."""
-    seen: Counter[str] = Counter()
-    found = []
+    counts: Counter[str] = Counter()
+    ids = []
     for trace in traces:
         name = text(as_mapping(trace.get("agent")).get("name")) or "agent"
-        seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return tuple(found)
+        counts[name] += 1
+        ids.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
+    return tuple(ids)
 
 
 def _agent(trace: Mapping[str, Any], agent: str, steps: Sequence[Step]) -> Agent:
@@ -171,7 +172,7 @@ def _agent(trace: Mapping[str, Any], agent: str, steps: Sequence[Step]) -> Agent
 
 def _steps(trace: Mapping[str, Any], agent: str | None) -> Iterator[Step]:
     """Yield a step for each sampled message; one without an action if no call of the model succeeded."""
-    nodes = [as_mapping(one) for one in as_list(trace.get("nodes"))]
+    nodes = [as_mapping(node) for node in as_list(trace.get("nodes"))]
     turns = [*node_tokens(nodes)]
     calls = _calls(trace, [position for position, _, _ in turns])
     answers = {
@@ -182,18 +183,18 @@ def _steps(trace: Mapping[str, Any], agent: str | None) -> Iterator[Step]:
     previous, _ = _times(trace)
     for index, (position, inputs, tokens) in enumerate(turns):
         message = as_mapping(nodes[position].get("message"))
-        own = calls.get(position, ())
-        end = own[-1].end_time if own else None
+        model_calls = calls.get(position, ())
+        end = model_calls[-1].end_time if model_calls else None
         end = end or nanoseconds(nodes[position].get("timestamp"))
-        start = (own[0].start_time if own else None) or previous or end
+        start = (model_calls[0].start_time if model_calls else None) or previous or end
         start = start if end is None or start is None else min(start, end)
         yield Step(
             index=index,
             agent=agent,
-            observation=[nodes[one].get("message") for one in inputs] or None,
+            observation=[nodes[place].get("message") for place in inputs] or None,
             action=message or None,
             tokens=tokens,
-            calls=(*own, *tool_calls(message, answers, start_time=end, end_time=end)),
+            calls=(*model_calls, *tool_calls(message, answers, start_time=end, end_time=end)),
             start_time=start,
             end_time=end,
         )
@@ -212,20 +213,20 @@ def _steps(trace: Mapping[str, Any], agent: str | None) -> Iterator[Step]:
 
 def _calls(trace: Mapping[str, Any], positions: Sequence[int]) -> dict[int | None, tuple[Call, ...]]:
     """Return the model's calls by the position of the message that they led to, failed ones before it."""
-    found: dict[int | None, tuple[Call, ...]] = {}
+    by_position: dict[int | None, tuple[Call, ...]] = {}
     failed: tuple[Call, ...] = ()
-    for one in as_list(trace.get("calls")):
-        call = as_mapping(one)
+    for entry in as_list(trace.get("calls")):
+        call = as_mapping(entry)
         if call.get("node") in positions:
             position = call["node"]
-            found[position] = (*found.get(position, ()), *failed, _call(call))
+            by_position[position] = (*by_position.get(position, ()), *failed, _call(call))
             failed = ()
         else:
             failed = (*failed, _call(call))
     if failed:
         last = positions[-1] if positions else None
-        found[last] = (*found.get(last, ()), *failed)
-    return found
+        by_position[last] = (*by_position.get(last, ()), *failed)
+    return by_position
 
 
 def _call(call: Mapping[str, Any]) -> Call:
@@ -255,8 +256,8 @@ def _reward(trace: Mapping[str, Any]) -> Reward:
     rewards = as_mapping(trace.get("rewards"))
     if not rewards:
         return Reward()
-    valid, statuses = assessed({name: as_mapping(one).get("score") for name, one in rewards.items()})
-    weights, wrong = assessed({name: _weight(one) for name, one in rewards.items() if one is not None})
+    valid, statuses = assessed({name: as_mapping(item).get("score") for name, item in rewards.items()})
+    weights, wrong = assessed({name: _weight(item) for name, item in rewards.items() if item is not None})
     is_wrong = bool(wrong) or "error" in statuses.values()
     total = sum(score * weights.get(name, 0.0) for name, score in valid.items()) if valid else None
     value = None if is_wrong else number(total)
@@ -274,7 +275,7 @@ def _reward(trace: Mapping[str, Any]) -> Reward:
         component_statuses=statuses,
         weights=weights,
         evidence={"judge_calls": list(judged)} if judged else None,
-        calls=tuple(_judge_call(as_mapping(one), end) for one in judged),
+        calls=tuple(_judge_call(as_mapping(call), end) for call in judged),
         start_time=nanoseconds(start.get("start")),
         end_time=end,
         **(_reward_error(errors) if statuses else {}),
@@ -287,8 +288,8 @@ def _weight(reward: object) -> object:
 
 
 def _reward_error(errors: Sequence[Any]) -> dict[str, Any]:
-    found = _error(errors)
-    return {"error_type": found["error_type"], "error": found["error_message"]} if found else {}
+    error = _error(errors)
+    return {"error_type": error["error_type"], "error": error["error_message"]} if error else {}
 
 
 def _judge_call(judged: Mapping[str, Any], end: int | None) -> Call:
@@ -307,28 +308,28 @@ def _judge_call(judged: Mapping[str, Any], end: int | None) -> Call:
 
 def _metrics(trace: Mapping[str, Any]) -> dict[str, float]:
     metrics = as_mapping(trace.get("metrics"))
-    return {name: found for name, value in metrics.items() if (found := number(value)) is not None}
+    return {name: figure for name, value in metrics.items() if (figure := number(value)) is not None}
 
 
 def _advantage(trace: Mapping[str, Any]) -> float | None:
     """Return the advantage of the trace if all its sampled tokens have the same one."""
-    nodes = [as_mapping(one) for one in as_list(trace.get("nodes"))]
-    found = {value for node in nodes for value in as_list(node.get("advantages"))}
-    return number(found.pop()) if len(found) == 1 else None
+    nodes = [as_mapping(node) for node in as_list(trace.get("nodes"))]
+    advantages = {value for node in nodes for value in as_list(node.get("advantages"))}
+    return number(advantages.pop()) if len(advantages) == 1 else None
 
 
 def _policy(trace: Mapping[str, Any]) -> str | None:
-    stated = text(as_mapping(as_mapping(trace.get("agent")).get("config")).get("model"))
-    called = (text(as_mapping(one).get("model")) for one in as_list(trace.get("calls")))
-    return stated or next(filter(None, called), None)
+    model = text(as_mapping(as_mapping(trace.get("agent")).get("config")).get("model"))
+    called = (text(as_mapping(call).get("model")) for call in as_list(trace.get("calls")))
+    return model or next(filter(None, called), None)
 
 
 def _cost(traces: Sequence[Mapping[str, Any]]) -> float | None:
-    calls = [as_mapping(one).get("usage") for trace in traces for one in as_list(trace.get("calls"))]
-    extra = [one for trace in traces for one in as_list(trace.get("extra_usage"))]
-    found = [number(as_mapping(usage).get("cost")) for usage in (*calls, *extra)]
-    stated = [cost for cost in found if cost is not None]
-    return sum(stated) if stated else None
+    calls = [as_mapping(call).get("usage") for trace in traces for call in as_list(trace.get("calls"))]
+    extra = [usage for trace in traces for usage in as_list(trace.get("extra_usage"))]
+    costs = [number(as_mapping(usage).get("cost")) for usage in (*calls, *extra)]
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if known_costs else None
 
 
 def _times(trace: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -342,7 +343,7 @@ def _is_truncated(trace: Mapping[str, Any]) -> bool:
     """Return whether a limit ended the trace, by the rule of verifiers."""
     if trace.get("is_timeout") or trace.get("stop_condition") in _LIMITS:
         return True
-    calls = [as_mapping(one) for one in as_list(trace.get("calls")) if not as_mapping(one).get("error")]
+    calls = [as_mapping(call) for call in as_list(trace.get("calls")) if not as_mapping(call).get("error")]
     return bool(calls) and calls[-1].get("finish_reason") == "length"
 
 
@@ -350,11 +351,11 @@ def _ending(record: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> d
     """Return status, stop reason, flags and error of an episode."""
     errors = [*as_list(record.get("errors"))]
     if "traces" in record:
-        errors = [error for one in traces for error in as_list(one.get("errors"))] + errors
+        errors = [error for trace in traces for error in as_list(trace.get("errors"))] + errors
     failed = record.get("ok") is False and bool(errors)
     is_truncated = bool(record.get("is_timeout")) or any(map(_is_truncated, traces))
     completed = record.get("ok") is True or all(
-        one.get("is_completed") or _reward(one).value is not None for one in traces
+        trace.get("is_completed") or _reward(trace).value is not None for trace in traces
     )
     return {
         "status": "error" if failed else "completed" if completed else "aborted",

@@ -35,7 +35,7 @@ def node_tokens(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, list[
         node = nodes[position]
         ids = [*as_list(node.get("token_ids"))]
         first = _first_sampled(node)
-        prompt = [token for one in inputs for token in as_list(nodes[one].get("token_ids"))] + ids[:first]
+        prompt = [token for place in inputs for token in as_list(nodes[place].get("token_ids"))] + ids[:first]
         prefix = lengths.get(before, 0) if before is not None else 0
         tokens = None
         if prompt or ids:
@@ -53,11 +53,11 @@ def node_tokens(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, list[
 
 def unmapped_nodes(nodes: Sequence[Any]) -> list[dict[str, Any]]:
     """Return what steps do not have of each node; `tokens` is the number of tokens that were taken out."""
-    found = [dict(as_mapping(one)) for one in nodes]
-    turns = [*_turns(found)]
-    mapped = {one for position, inputs, _ in turns for one in (position, *inputs)}
+    copies = [dict(as_mapping(original)) for original in nodes]
+    turns = [*_turns(copies)]
+    mapped = {place for position, inputs, _ in turns for place in (position, *inputs)}
     for position in mapped:
-        node = found[position]
+        node = copies[position]
         del node["message"]
         if _is_plain(node):
             node["tokens"] = len(as_list(node.get("token_ids")))
@@ -65,29 +65,29 @@ def unmapped_nodes(nodes: Sequence[Any]) -> list[dict[str, Any]]:
             node["empty"] = {name: node[name] for name in _PER_TOKEN if name in node and not node[name]}
             for name in _PER_TOKEN:
                 node.pop(name, None)
-    return found
+    return copies
 
 
 def restored_nodes(nodes: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Return the nodes with the messages and tokens of the steps, in the order of the steps."""
-    found = [dict(one) for one in nodes]
-    turns = [*_turns(found)]
+    restored = [dict(node) for node in nodes]
+    turns = [*_turns(restored)]
     for (position, inputs, _), step in zip(turns, steps[: len(turns)], strict=True):
         observation = step.observation or ()
         arrays = {} if step.tokens is None else step.tokens.arrays()
-        taken = arrays["prompt_ids"].tolist() if "prompt_ids" in arrays else []
-        for one, message in zip(inputs, observation, strict=True):
-            count = found[one].get("tokens", len(as_list(found[one].get("token_ids"))))
-            _restore(found[one], message, taken[:count], [], {})
-            taken = taken[count:]
+        prompt_ids = arrays["prompt_ids"].tolist() if "prompt_ids" in arrays else []
+        for place, message in zip(inputs, observation, strict=True):
+            count = restored[place].get("tokens", len(as_list(restored[place].get("token_ids"))))
+            _restore(restored[place], message, prompt_ids[:count], [], {})
+            prompt_ids = prompt_ids[count:]
         ids = arrays["ids"].tolist() if "ids" in arrays else []
         streams = {
             field: [round(value, _DECIMALS) for value in arrays[name].tolist()]
             for field, name in _STREAMS.items()
             if name in arrays
         }
-        _restore(found[position], step.action, taken, ids, streams)
-    return found
+        _restore(restored[position], step.action, prompt_ids, ids, streams)
+    return restored
 
 
 def _restore(
@@ -132,10 +132,10 @@ def _first_sampled(node: Mapping[str, Any]) -> int:
 def _is_plain(node: Mapping[str, Any]) -> bool:
     """Return whether steps have all of a node's tokens: sampled ones at the end, with a value for each."""
     ids, mask = [*as_list(node.get("token_ids"))], [*as_list(node.get("mask"))]
-    sampled = sum(1 for one in mask if one is True)
+    sampled = sum(1 for flag in mask if flag is True)
     if not node.get("sampled") and (sampled or any(node.get(field) for field in _STREAMS)):
         return False
     if mask != [False] * (len(ids) - sampled) + [True] * sampled:
         return False
     streams = [node[field] for field in _STREAMS if node.get(field)]
-    return all(len(values) == sampled and all(type(one) is float for one in values) for values in streams)
+    return all(len(values) == sampled and all(type(value) is float for value in values) for values in streams)

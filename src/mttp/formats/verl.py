@@ -44,7 +44,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
     Further numbers, which the reward function returned, are metrics; other values are metadata.
     """
     others = {name: value for name, value in record.items() if name not in (*_OWN, "_place")}
-    metrics = {name: found for name, value in others.items() if (found := number(value)) is not None}
+    metrics = {name: figure for name, value in others.items() if (figure := number(value)) is not None}
     step = whole(record["step"])
     value = completion_episode(
         "verl",
@@ -99,10 +99,10 @@ def rollout(record: Mapping[str, Any]) -> Episode:
     step, index = whole(record.get("step")), text(record.get("sample_index"))
     split = "val" if record.get("validate") else "train"
     reward = scored(record.get("reward_score"))
-    asked, said = as_list(record.get("raw_prompt")), text(record.get("response_text"))
+    asked, answer = as_list(record.get("raw_prompt")), text(record.get("response_text"))
     only = Step(
         observation=list(asked) or None,
-        action={"role": "assistant", "content": said} if said else None,
+        action={"role": "assistant", "content": answer} if answer else None,
         tokens=Tokens(**arrays) if arrays["ids"] else None,
     )
     return Episode(
@@ -118,6 +118,6 @@ def rollout(record: Mapping[str, Any]) -> Episode:
         rewards=() if reward.status == "missing" else (reward,),
         return_=reward.value,
         return_basis=None if reward.value is None else "episode",
-        metrics={name: value for name, given in metrics.items() if (value := number(given)) is not None},
+        metrics={name: value for name, metric in metrics.items() if (value := number(metric)) is not None},
         metadata={"verl": {name: record[name] for name in ("rollout_n", "num_turns") if name in record}},
     )

@@ -39,7 +39,7 @@ _WEAVE = {"op_name", "trace_id", "started_at", "inputs"}
 
 def recognizes(sample: FileSample) -> bool:
     """Return whether the first object is a table of completions, or a call of Weave."""
-    columns = {str(one) for one in as_list(sample.row.get("columns"))}
+    columns = {str(column) for column in as_list(sample.row.get("columns"))}
     is_table = isinstance(sample.row.get("data"), list) and (columns >= _TRL or "input_1" in columns)
     return is_table or sample.row.keys() >= _WEAVE
 
@@ -68,7 +68,7 @@ def _of_table(path: Path) -> Iterator[ImportedRecord]:
 
 def _rows(path: Path, table: object) -> Iterator[tuple[str, Any]]:
     """Yield the rows of a table by column, and each sample of a row with several."""
-    columns = [str(one) for one in as_list(as_mapping(table).get("columns"))]
+    columns = [str(name) for name in as_list(as_mapping(table).get("columns"))]
     for number_, values in enumerate(as_list(as_mapping(table).get("data")), 1):
         place = f"row {number_}"
         if not isinstance(values, list) or len(values) != len(columns):
@@ -117,22 +117,23 @@ def _traces(path: Path) -> Iterator[ImportedRecord]:
         else:
             traces[str(record["trace_id"])].append(record)
     for identity, calls in traces.items():
-        value = _of_trace(identity, sorted(calls, key=lambda one: nanoseconds(one.get("started_at")) or 0))
+        value = _of_trace(identity, sorted(calls, key=lambda call: nanoseconds(call.get("started_at")) or 0))
         if value.steps:
             yield value
 
 
 def _of_trace(identity: str, calls: Sequence[Mapping[str, Any]]) -> Episode:
     """Return the episode of a trace of Weave."""
-    root = next((one for one in calls if not one.get("parent_id")), calls[0])
+    root = next((call for call in calls if not call.get("parent_id")), calls[0])
     steps: list[Step] = []
     before: list[Any] = []
-    for one in calls:
-        answer = _answer(one)
+    for call in calls:
+        answer = _answer(call)
         if answer is None:
             continue
-        asked = [dict(as_mapping(each)) for each in as_list(as_mapping(one.get("inputs")).get("messages"))]
-        steps.append(_step(one, len(steps), new_messages(_chat(asked), before), answer))
+        inputs = as_mapping(call.get("inputs"))
+        asked = [dict(as_mapping(message)) for message in as_list(inputs.get("messages"))]
+        steps.append(_step(call, len(steps), new_messages(_chat(asked), before), answer))
         before = [*_chat(asked), answer]
     error = text(root.get("exception"))
     return Episode(
@@ -160,7 +161,7 @@ def _operation(call: Mapping[str, Any]) -> str:
 
 
 def _chat(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [one for one in messages if isinstance(one.get("role"), str)]
+    return [message for message in messages if isinstance(message.get("role"), str)]
 
 
 def _answer(call: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -51,11 +51,11 @@ def _zstd(path: Path, info: zipfile.ZipInfo) -> bytes:
         compressed = file.read(min(info.compress_size, path.stat().st_size))  # a damaged size may be huge
     try:
         with zstandard.ZstdDecompressor().stream_reader(compressed) as stream:
-            found: bytes = stream.read(info.file_size + 1)
+            content: bytes = stream.read(info.file_size + 1)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
-    if len(found) != info.file_size:
+    if len(content) != info.file_size:
         raise ValueError(
-            f"it has {'more' if len(found) > info.file_size else 'fewer'} than {info.file_size:,} bytes"
+            f"it has {'more' if len(content) > info.file_size else 'fewer'} than {info.file_size:,} bytes"
         )
-    return found
+    return content
