@@ -90,8 +90,8 @@ class IsolatedRecording:
 
     def with_others(self, targets: Sequence[ExportTarget]) -> list[ExportTarget]:
         """Return a session's own targets, and those of this block, which get everything."""
-        own = [target.transport for target in targets]
-        others = [other for other in self.transports if not any(other is transport for transport in own)]
+        inner = [target.transport for target in targets]
+        others = [other for other in self.transports if not any(other is transport for transport in inner)]
         return [*targets, *(replace(ExportTarget.of(other), owned=False) for other in others)]
 
     def sessions(self) -> list[Session]:
@@ -208,10 +208,10 @@ def configure(
         return _active
 
 
-def _listed(argument: str, given: Sequence[_T]) -> Sequence[_T]:
-    if isinstance(given, (list, tuple)):
-        return given
-    raise ConfigureError(f"{argument}={scalar_text(given):.80} is not a list; write {argument}=[...]")
+def _listed(argument: str, values: Sequence[_T]) -> Sequence[_T]:
+    if isinstance(values, (list, tuple)):
+        return values
+    raise ConfigureError(f"{argument}={scalar_text(values):.80} is not a list; write {argument}=[...]")
 
 
 def _close_at_exit() -> None:
@@ -448,12 +448,12 @@ def _open_session(
     check(content_options, redact, close_timeout)
     try:
         with _asking(transport):
-            own = _open_targets(routes, **content_options, redact=redact, close_timeout=close_timeout)
+            opened = _open_targets(routes, **content_options, redact=redact, close_timeout=close_timeout)
     except TransportError as error:
         if transport is None and _variable(TRANSPORT_VARIABLE):
             raise TransportError(f"{TRANSPORT_VARIABLE}: {error}") from error.__cause__
         raise
-    targets = own if _isolation is None else _isolation.with_others(own)
+    targets = opened if _isolation is None else _isolation.with_others(opened)
     session = Session(
         targets,
         run_id=identity,
@@ -469,16 +469,16 @@ def _open_session(
     if _isolation is not None:
         _isolation.opened.append(session)
     publish(session, RUN_ID_VARIABLE, identity)
-    own_addresses = [address for target in own if (address := getattr(target.transport, "address", None))]
+    own_addresses = [address for target in opened if (address := getattr(target.transport, "address", None))]
     if own_addresses:
         publish(session, TRANSPORT_VARIABLE, ",".join(map(str, own_addresses)))
-    if any(map(_is_stricter, own)):
+    if any(map(_is_stricter, opened)):
         publish(session, CONTENT_VARIABLE, "false")
     if str(secrets):
         publish(session, SECRETS_VARIABLE, str(secrets))
     close_with_this_child(session)
     if _isolation is None and is_first and content is None:
-        _announce_withheld(routes, own)
+        _announce_withheld(routes, opened)
     return session
 
 
@@ -553,13 +553,13 @@ def _routes(
 
 def _profiled(routes: Sequence[Route], profile: str) -> list[Route]:
     """Return the routes with the profile on those to receivers; raises ConfigureError without a receiver."""
-    found = [route.with_profile(profile) for route in routes]
-    if not any(route.has_profile for route in found):
+    profiled = [route.with_profile(profile) for route in routes]
+    if not any(route.has_profile for route in profiled):
         raise ConfigureError(
             f"profile={scalar_text(profile):.80} is for receivers, http://HOST:PORT or grpc://HOST:PORT; "
             f"there is none in {', '.join(map(repr, routes)) or 'the transports'}"
         )
-    return found
+    return profiled
 
 
 class _FromVariables(list[Transport]):
@@ -567,9 +567,9 @@ class _FromVariables(list[Transport]):
 
 
 def _default_transport(run_id: str, profile: str | None) -> Destination | Sequence[Destination]:
-    stated = _variable(TRANSPORT_VARIABLE)
-    if stated:
-        return addresses(stated)
+    setting = _variable(TRANSPORT_VARIABLE)
+    if setting:
+        return addresses(setting)
     if _isolation is not None:
         return _isolation.transports[0]
     exporters = environment.from_environment(profile)
@@ -609,8 +609,8 @@ def _variable(variable: str) -> str | None:
 
 def _content() -> bool | None:
     """Return MTTP_CONTENT as a flag; raises ConfigureError for a value other than true or false."""
-    stated = None if _isolation is not None else _variable(CONTENT_VARIABLE)
-    return None if stated is None else bool(parse(flag, stated, CONTENT_VARIABLE))
+    setting = None if _isolation is not None else _variable(CONTENT_VARIABLE)
+    return None if setting is None else bool(parse(flag, setting, CONTENT_VARIABLE))
 
 
 def _is_stricter(target: ExportTarget) -> bool:

@@ -27,10 +27,10 @@ def inert_step() -> OpenStep:
 
 def current_trajectory() -> Trajectory:
     """Return the current agent, or the current episode; outside an episode an inert one."""
-    found: object = settled(current()).get(TRAJECTORY_KEY)
-    while isinstance(found, Trajectory) and found.ended:
-        found = found._outer_current
-    return found if isinstance(found, Trajectory) and not _is_left_open(found) else inert()
+    trajectory: object = settled(current()).get(TRAJECTORY_KEY)
+    while isinstance(trajectory, Trajectory) and trajectory.ended:
+        trajectory = trajectory._outer_current
+    return trajectory if isinstance(trajectory, Trajectory) and not _is_left_open(trajectory) else inert()
 
 
 def current_episode() -> OpenEpisode:
@@ -45,10 +45,10 @@ def current_episode() -> OpenEpisode:
 def current_step() -> OpenStep:
     """Return the current step; outside a step an inert one, which is false."""
     try:
-        found = _unwrapped(settled(current()).get(STEP_KEY))
-        while isinstance(found, OpenStep) and found.ended:
-            found = _unwrapped(found._outer)
-        return found if isinstance(found, OpenStep) and not _is_left_open(found._owner) else _INERT_STEP
+        step = _unwrapped(settled(current()).get(STEP_KEY))
+        while isinstance(step, OpenStep) and step.ended:
+            step = _unwrapped(step._outer)
+        return step if isinstance(step, OpenStep) and not _is_left_open(step._owner) else _INERT_STEP
     except Exception as error:  # for lack of memory or stack
         raise_interrupt(error)
         return _INERT_STEP
@@ -59,6 +59,6 @@ def _is_left_open(trajectory: Any) -> bool:
     return bool(trajectory) and trajectory._segment.host.closed
 
 
-def _unwrapped(found: object) -> object:
+def _unwrapped(handle: object) -> object:
     """Return the handle of a step that is opened when it is called for; any other object unchanged."""
-    return found() if callable(found) else found
+    return handle() if callable(handle) else handle

@@ -131,45 +131,45 @@ def _value(kind: str, value: object, faults: Faults) -> Any:
         raise ValueError(f"{kind} is None")
     if kind == "fact":
         return plain(value, faults)
-    if kind == "advantage" and (found := number(value)) is not None:
-        return found
-    kept = text(value if isinstance(value, str) else scalar_text(value), faults)
-    if kind == "advantage" or (kind == "outcome" and kept not in known_values(a.EPISODE_OUTCOME)):
-        faults.append(f"{kind}_invalid: {kept:.80}")
-    return kept
+    if kind == "advantage" and (advantage := number(value)) is not None:
+        return advantage
+    content = text(value if isinstance(value, str) else scalar_text(value), faults)
+    if kind == "advantage" or (kind == "outcome" and content not in known_values(a.EPISODE_OUTCOME)):
+        faults.append(f"{kind}_invalid: {content:.80}")
+    return content
 
 
-def _numbers(given: object, faults: Faults) -> dict[str, Any]:
+def _numbers(by_name: object, faults: Faults) -> dict[str, Any]:
     """Return arrays with one number per step by name; an unknown name is a fault."""
-    found = {}
-    for name, numbers in mapped("steps", given, faults).items():
+    arrays = {}
+    for name, numbers in mapped("steps", by_name, faults).items():
         if name not in steps.FACTS:
             faults.append(f"steps_invalid: {name} is not one of {', '.join(steps.FACTS)}")
             continue
         try:
-            found[str(name)] = np.array(numbers, np.float64)
+            arrays[str(name)] = np.array(numbers, np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} is not numbers: {error}") from error
-        if found[name].ndim != 1:
-            raise ValueError(f"{name} has shape {found[name].shape}, expected one number per step")
-    lengths = {len(numbers) for numbers in found.values()}
+        if arrays[name].ndim != 1:
+            raise ValueError(f"{name} has shape {arrays[name].shape}, expected one number per step")
+    lengths = {len(numbers) for numbers in arrays.values()}
     if len(lengths) != 1 or lengths == {0}:
         raise ValueError(f"steps need arrays of one length, got lengths {sorted(lengths) or 'none'}")
-    return found
+    return arrays
 
 
 def _preference(faults: Faults, rejected: object, explanation: str | None) -> Annotation:
-    kept = dict.fromkeys(_rejected(rejected, faults))
-    if not kept:
+    trace_ids = dict.fromkeys(_rejected(rejected, faults))
+    if not trace_ids:
         raise ValueError("a preference needs a rejected episode")
     return Annotation(
-        kind=codec.PREFERENCE, key=codec.PREFERENCE, rejected=tuple(kept), explanation=explanation
+        kind=codec.PREFERENCE, key=codec.PREFERENCE, rejected=tuple(trace_ids), explanation=explanation
     )
 
 
-def _rejected(given: object, faults: Faults) -> Iterator[str]:
-    is_several = issubclass(type(given), (list, tuple, set, frozenset))  # without asking a foreign object
-    for item in listed("target", given, faults) or () if is_several else (given,):
+def _rejected(rejected: object, faults: Faults) -> Iterator[str]:
+    is_several = issubclass(type(rejected), (list, tuple, set, frozenset))  # without asking a foreign object
+    for item in listed("target", rejected, faults) or () if is_several else (rejected,):
         try:
             yield _episode_target(targets.target(item)).trace_id
         except ValueError as error:
@@ -185,7 +185,7 @@ def _episode_target(resolved: Target) -> Target:
 def _annotate(
     target: object,
     make: Callable[..., Annotation],
-    stated: tuple[Any, ...],
+    arguments: tuple[Any, ...],
     *,
     by: str | None,
     revision: object,
@@ -202,7 +202,7 @@ def _annotate(
         return
     faults: Faults = []
     try:
-        annotation = make(faults, *stated)
+        annotation = make(faults, *arguments)
         if annotation.kind == codec.PREFERENCE:
             chosen = _episode_target(resolved).trace_id
             if chosen in annotation.rejected:
@@ -218,8 +218,8 @@ def _record(
     if annotation.kind == codec.OF_STEPS and resolved.step is None:
         raise ValueError("numbers of several steps need the first step as target: (episode, index)")
     default = now()
-    given = nanoseconds(time, faults)
-    start = default if given is None else given
+    moment = nanoseconds(time, faults)
+    start = default if moment is None else moment
     stated_revision = integer("revision", revision, faults)
     annotation = replace(
         annotation,

@@ -324,10 +324,10 @@ def _may_restore(context: Context) -> bool:
 
     Not where an open step of another block is current by now, such as that of another generator.
     """
-    span, own = current().get(SPAN_KEY), context.get(SPAN_KEY)
-    if span is own or not isinstance(span, RecordingSpan) or span._end_time is not None:
+    span, block_span = current().get(SPAN_KEY), context.get(SPAN_KEY)
+    if span is block_span or not isinstance(span, RecordingSpan) or span._end_time is not None:
         return True
-    return isinstance(own, RecordingSpan) and span._parent == own.identity
+    return isinstance(block_span, RecordingSpan) and span._parent == block_span.identity
 
 
 def settled(context: Context) -> Context:
@@ -365,9 +365,9 @@ class ScoredHandle(Handle):
         omissions: list[str] = []
         limit = max_bytes if type(max_bytes) is int else integer("max_bytes", max_bytes, faults)
         attributes = content.encode(keys, value, faults, omissions, max_bytes=limit)
-        kept = attributes.get(keys.value)
-        if type(kept) in _NESTED or (type(kept) is str and len(kept) >= FEWEST):
-            attributes[keys.value] = span.bounded(keys.value, kept)
+        copy = attributes.get(keys.value)
+        if type(copy) in _NESTED or (type(copy) is str and len(copy) >= FEWEST):
+            attributes[keys.value] = span.bounded(keys.value, copy)
         span.encoded.update(attributes)
         if omissions:
             span.omissions.extend(omissions)
@@ -393,27 +393,27 @@ class ScoredHandle(Handle):
         """Record a number; its name is converted to lower-case letters, digits and underscores."""
         if not self._accepts("metric"):
             return
-        found = number(value)
-        if found is None:
+        figure = number(value)
+        if figure is None:
             detail = f"{text(name, [])} is {scalar_text(value):.200}"
             cast(RecordingSpan, self._span).fault("metric_invalid", detail)
         elif (key := self._own_name(a.METRIC, name)) is not None:
             self._metrics = self._metrics or {}
-            self._metrics[key] = found
+            self._metrics[key] = figure
             span = cast(RecordingSpan, self._span)
             if span.admits(attribute := f"{a.METRIC}.{key}"):
-                span.encoded[attribute] = found
+                span.encoded[attribute] = figure
 
     @quiet
     def set_metadata(self, name: str, value: object) -> None:
         """Record a fact of plain data; its name is converted as by `metric`."""
         if self._accepts("set_metadata") and (key := self._own_name(a.METADATA, name)) is not None:
             span = cast(RecordingSpan, self._span)
-            kept = _listed(span.checked(plain, value))
-            kept = span.without_secrets(f"{a.METADATA}.{key}", kept)
+            copy = _listed(span.checked(plain, value))
+            copy = span.without_secrets(f"{a.METADATA}.{key}", copy)
             self._metadata = self._metadata or {}
-            self._metadata[key] = kept
-            span._keep(f"{a.METADATA}.{key}", kept)
+            self._metadata[key] = copy
+            span._keep(f"{a.METADATA}.{key}", copy)
 
     @quiet
     def _describe(self, metadata: object, metrics: object) -> None:
@@ -428,13 +428,13 @@ class ScoredHandle(Handle):
 
     def _own_name(self, prefix: str, name: object) -> str | None:
         """Return the recorded name; None, with a fault, if another name is already recorded under it."""
-        given = text(name, [])
-        key = name_key(given)
+        original = text(name, [])
+        key = name_key(original)
         self._raw_names = self._raw_names or {}
-        raw = self._raw_names.setdefault(f"{prefix}.{key}", given)
-        if raw == given and key:
+        raw = self._raw_names.setdefault(f"{prefix}.{key}", original)
+        if raw == original and key:
             return key
-        cast(RecordingSpan, self._span).fault("name_collision", f"{given} and {raw}")
+        cast(RecordingSpan, self._span).fault("name_collision", f"{original} and {raw}")
         return None
 
 

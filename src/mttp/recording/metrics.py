@@ -203,8 +203,8 @@ def current_provider() -> MeterProvider | None:
     from opentelemetry.metrics import get_meter_provider
     from opentelemetry.metrics._internal import _ProxyMeterProvider
 
-    found = get_meter_provider()
-    return None if isinstance(found, _ProxyMeterProvider) else found
+    provider = get_meter_provider()
+    return None if isinstance(provider, _ProxyMeterProvider) else provider
 
 
 class _SelfMetrics:
@@ -252,15 +252,15 @@ def _values_of(name: str, stats: Stats) -> _Values:
     """Return a metric's values for a session, by transport and cause, or by library and error."""
     if name == metrics.INTEGRATIONS_FAILURES:
         return _failure_values(stats)
-    found: list[_Values] = []
+    values: list[_Values] = []
     with stats.lock:
         for each in stats.transports.values():
             value, transport = _VALUES[name](each), (a.TRANSPORT_NAME, each.name)
             if isinstance(value, Mapping):
-                found.append({(transport, (a.GAP_REASON, cause)): count for cause, count in value.items()})
+                values.append({(transport, (a.GAP_REASON, cause)): count for cause, count in value.items()})
             else:
-                found.append({(transport,): value})
-    return _sum(*found)
+                values.append({(transport,): value})
+    return _sum(*values)
 
 
 def _failure_values(stats: Stats) -> _Values:

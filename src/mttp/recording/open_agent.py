@@ -110,8 +110,8 @@ class OpenAgent(Trajectory):
         stop_reason: str | None = None,  # noqa: ARG002 - only an episode has a stop reason
         **facts: Any,
     ) -> None:
-        stated = {"length": length, **facts}
-        if self._is_refused({"terminated": terminated, "truncated": truncated, **stated}):
+        end_facts = {"length": length, **facts}
+        if self._is_refused({"terminated": terminated, "truncated": truncated, **end_facts}):
             terminated = truncated = None
         self._finish_steps(terminated=terminated, truncated=truncated, end_time=end_time)
         if self._is_remote:
@@ -126,5 +126,5 @@ class OpenAgent(Trajectory):
                 return
             self._closing = True
             counted = {"return_": self.return_, "length": self._steps, **self._end_flags}
-            span.values |= span.checked(codec.facts, counted) | span.checked(codec.facts, stated)
+            span.values |= span.checked(codec.facts, counted) | span.checked(codec.facts, end_facts)
         self._end_span(end_time)

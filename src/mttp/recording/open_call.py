@@ -38,14 +38,14 @@ class OpenCall(Handle):
 
     @classmethod
     def _open(
-        cls, host: RunRecorder | None, start_span: _StartsSpan, operation: object, given: dict[str, Any]
+        cls, host: RunRecorder | None, start_span: _StartsSpan, operation: object, arguments: dict[str, Any]
     ) -> OpenCall:
         """Start a call with fields of its value; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
         named = fields.optional_text("operation", operation, faults)
         if named == calls.EXECUTE_TOOL:
-            given = {**given, "arguments": from_text(given["arguments"])}
-        return cls._start(host, named, given, faults, start_span)
+            arguments = {**arguments, "arguments": from_text(arguments["arguments"])}
+        return cls._start(host, named, arguments, faults, start_span)
 
     @classmethod
     def _record_finished(
@@ -135,9 +135,9 @@ class OpenCall(Handle):
         request = conversation.ask(asked)
         self._add(arguments=request.new or None, history=request.history)
 
-    def _add(self, **given: Any) -> None:
+    def _add(self, **values: Any) -> None:
         faults: Faults = []
-        self._record(calls.encode_fields(self._operation, given, faults), faults)
+        self._record(calls.encode_fields(self._operation, values, faults), faults)
 
     def _record(self, attributes: dict[str, Any], faults: Faults) -> None:
         span = cast(RecordingSpan, self._span)

@@ -47,12 +47,12 @@ class Member:
 
     def effective_reward(self) -> float:
         """Return the stated reward, else the last scoring's value, else the return; NaN without any."""
-        found = self.reward
-        if found is None and isinstance(self.source, Episode) and self.source.reward.value is not None:
-            found = self.source.reward.value
-        if found is None and self.source is not None:
-            found = self.source.return_
-        return found if found is not None and math.isfinite(found) else math.nan
+        reward = self.reward
+        if reward is None and isinstance(self.source, Episode) and self.source.reward.value is not None:
+            reward = self.source.reward.value
+        if reward is None and self.source is not None:
+            reward = self.source.return_
+        return reward if reward is not None and math.isfinite(reward) else math.nan
 
     @property
     def is_valid(self) -> bool:
@@ -81,12 +81,12 @@ class OpenGroup(ScoredHandle):
         self,
         host: RunRecorder | None,
         span: RecordingSpan | None = None,
-        stated: Group | None = None,
+        group: Group | None = None,
         *,
         at_end: Callable[[OpenGroup], object] | None = None,
     ) -> None:
         super().__init__(host, span)
-        self._stated = stated or Group()
+        self._stated = group or Group()
         self._members: dict[str, Member] = {}
         self._shared_values: dict[str, set[str | None]] = {"group": set(), "task": set(), "env": set()}
         self._lost: set[str] = set()
@@ -170,17 +170,17 @@ class OpenGroup(ScoredHandle):
     def _member(self, episode: object, trace_id: str, span_id: str) -> Member:
         if not isinstance(episode, (OpenEpisode, Episode)):
             return Member(trace_id, span_id, None)
-        for name, seen in self._shared_values.items():
-            seen.add(getattr(episode, name) or None)
+        for name, values in self._shared_values.items():
+            values.add(getattr(episode, name) or None)
         return Member(trace_id, span_id, episode, update_index=episode.policy_update_index)
 
     def _set_stated(self, member: Member, reward: object, advantage: object) -> None:
         if reward is not None:
-            found = number(reward)
-            if found is None or not math.isfinite(found):
+            figure = number(reward)
+            if figure is None or not math.isfinite(figure):
                 self._span_fault("reward_invalid", f"{scalar_text(reward):.80} of {member.trace_id}")
-                found = math.nan
-            member.reward = found
+                figure = math.nan
+            member.reward = figure
         if advantage is not None:
             member.advantage = number(advantage)
             if member.advantage is None:
@@ -191,30 +191,30 @@ class OpenGroup(ScoredHandle):
 
     def _shared(self, name: str) -> str | None:
         """Return the value that all members with handles or values share; None if they differ."""
-        seen = self._shared_values[name]
-        return next(iter(seen)) if len(seen) == 1 else None
+        values = self._shared_values[name]
+        return next(iter(values)) if len(values) == 1 else None
 
     def _group(self) -> Group:
         """Return the value of the group with its current members."""
-        stated, members = self._stated, self.members
-        rewards = stated.rewards or tuple(member.effective_reward() for member in members)
+        group, members = self._stated, self.members
+        rewards = group.rewards or tuple(member.effective_reward() for member in members)
         scored = _where((member.is_compared for member in members), rewards)
-        mean = baselines.mean(scored) if stated.reward_mean is None else stated.reward_mean
-        std = stated.reward_std
-        if std is None and stated.scope != "batch":
-            std = baselines.std(scored, stated.ddof or 0)
+        mean = baselines.mean(scored) if group.reward_mean is None else group.reward_mean
+        std = group.reward_std
+        if std is None and group.scope != "batch":
+            std = baselines.std(scored, group.ddof or 0)
         return replace(
-            stated,
+            group,
             id=self.id,
             episodes=tuple(self._members),
             rewards=rewards,
-            advantages=stated.advantages or self._advantages(scored, mean, std),
-            size=stated.size or len(members),
+            advantages=group.advantages or self._advantages(scored, mean, std),
+            size=group.size or len(members),
             valid_count=len(baselines.valid(_where((member.is_valid for member in members), rewards))),
             reward_mean=mean,
             reward_std=std,
-            task=stated.task or self._shared("task"),
-            env=stated.env or self._shared("env"),
+            task=group.task or self._shared("task"),
+            env=group.env or self._shared("env"),
             metrics=self.metrics,
             metadata=self.metadata,
             trace_id=f"{cast(RecordingSpan, self._span).trace_id:032x}",
@@ -226,9 +226,9 @@ class OpenGroup(ScoredHandle):
     ) -> tuple[float, ...]:
         if len(rewards) != len(self._members):
             return ()
-        stated = [member.advantage for member in self.members]
-        if any(advantage is not None for advantage in stated):
-            return tuple(math.nan if advantage is None else advantage for advantage in stated)
+        advantages = [member.advantage for member in self.members]
+        if any(advantage is not None for advantage in advantages):
+            return tuple(math.nan if advantage is None else advantage for advantage in advantages)
         unscaled = self._stated.scope == "none" and self._stated.normalization == "mean_std"
         normalization = "mean" if unscaled else self._stated.normalization
         return baselines.advantages(rewards, normalization, mean=mean, std=std)
@@ -255,9 +255,9 @@ class OpenGroup(ScoredHandle):
             if count < self._stated.size:
                 span.fault("group_incomplete", f"{count} of {self._stated.size}")
             for name in ("rewards", "advantages"):
-                given = getattr(self._stated, name)
-                if given and len(given) != count:
-                    span.fault(f"{name}_unaligned", f"{len(given)} for {count} members")
+                numbers = getattr(self._stated, name)
+                if numbers and len(numbers) != count:
+                    span.fault(f"{name}_unaligned", f"{len(numbers)} for {count} members")
             group = self._group()
             span.values |= span.checked(groups.encode, group)
             for member in islice(self._members.values(), MAX_LINKS):

@@ -242,8 +242,8 @@ class OpenStep(ScoredHandle):
             return
         span = cast(RecordingSpan, self._span)
         faults: Faults = []
-        given = {"terminated": terminated, "truncated": truncated}
-        flags = {name: flag(name, value, faults) for name, value in given.items()}
+        end_flags = {"terminated": terminated, "truncated": truncated}
+        flags = {name: flag(name, value, faults) for name, value in end_flags.items()}
         self._flags = {**self._flags, **{name: value for name, value in flags.items() if value is not None}}
         span.encoded.update(
             steps.facts(
@@ -286,10 +286,10 @@ class OpenStep(ScoredHandle):
         """Start a call of a tool, with its arguments as data or JSON text, and the id that the model gave."""
         return self._open_call(calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id)
 
-    def _open_call(self, operation: object, **given: Any) -> OpenCall:
+    def _open_call(self, operation: object, **arguments: Any) -> OpenCall:
         if not self._accepts("a call"):
             return no_call()
-        opened = OpenCall._open(self._host, self._call_span, operation, given)
+        opened = OpenCall._open(self._host, self._call_span, operation, arguments)
         self._calls = [*self._calls, opened]
         return opened
 

@@ -146,12 +146,12 @@ def _propagated(episode_context: EpisodeContext, entries: Mapping[str, str]) -> 
 
 def _bounded(header: str) -> str:
     """Return the entries of a baggage that propagators read; older ones write more than they read."""
-    kept = ""
+    bounded = ""
     for entry in header.split(","):
-        longer = f"{kept},{entry}" if kept else entry
+        longer = f"{bounded},{entry}" if bounded else entry
         if len(entry) <= ENTRY_BYTES and len(longer) <= BAGGAGE_BYTES:
-            kept = longer
-    return kept
+            bounded = longer
+    return bounded
 
 
 def _entries(episode_context: EpisodeContext) -> dict[str, str]:

@@ -36,7 +36,7 @@ def launch(environ: Mapping[str, str] = os.environ) -> Facts:
     """Return rank, number of processes, attempt and shared run id from the variables of torchrun or Slurm."""
     if "RANK" in environ and "WORLD_SIZE" in environ:
         run_id = environ.get("TORCHELASTIC_RUN_ID")
-        found = {
+        facts = {
             "rank": _integer(environ, "RANK"),
             "world_size": _integer(environ, "WORLD_SIZE"),
             "attempt": _integer(environ, "TORCHELASTIC_RESTART_COUNT"),
@@ -44,7 +44,7 @@ def launch(environ: Mapping[str, str] = os.environ) -> Facts:
         }
     elif environ.get("SLURM_NTASKS", "1") != "1":
         job = environ.get("SLURM_JOB_ID")
-        found = {
+        facts = {
             "rank": _integer(environ, "SLURM_PROCID"),
             "world_size": _integer(environ, "SLURM_NTASKS"),
             "attempt": _integer(environ, "SLURM_RESTART_COUNT"),
@@ -52,7 +52,7 @@ def launch(environ: Mapping[str, str] = os.environ) -> Facts:
         }
     else:
         return {}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _integer(environ: Mapping[str, str], name: str) -> int | None:
@@ -71,20 +71,20 @@ def revision(directory: str) -> Facts:
 
 def _git(directory: str, *arguments: str) -> str | None:
     try:
-        found = orphans.output(
+        output = orphans.output(
             ["env", "GIT_OPTIONAL_LOCKS=0", "git", "-C", directory, *arguments], _GIT_SECONDS
         )
     except FileNotFoundError:
         return None
-    return None if found is None else found.decode("utf-8", "replace").strip()
+    return None if output is None else output.decode("utf-8", "replace").strip()
 
 
 def packages() -> dict[str, str]:
     """Return versions by name of the installed distributions that this process has imported."""
     installed = _installed()
     imported = {name.partition(".")[0] for name in list(sys.modules)} - sys.stdlib_module_names
-    found = dict(one for module in imported for one in installed.get(module, ()))
-    return {name: found[name] for name in sorted(found, key=str.lower)}
+    versions = dict(name_and_version for module in imported for name_and_version in installed.get(module, ()))
+    return {name: versions[name] for name in sorted(versions, key=str.lower)}
 
 
 @functools.cache
@@ -95,23 +95,23 @@ def _installed() -> Mapping[str, list[tuple[str, str]]]:
     `importlib.metadata.packages_distributions` takes seconds in a large environment.
     """
     installed: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    seen: set[str] = set()
+    names: set[str] = set()
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-        stated = dict(_NAME_OR_VERSION.findall(text.partition("\n\n")[0]))
+        headers = dict(_NAME_OR_VERSION.findall(text.partition("\n\n")[0]))
         if (
-            stated.keys() == {"Name", "Version"} and stated["Name"] not in seen
+            headers.keys() == {"Name", "Version"} and headers["Name"] not in names
         ):  # the first on the path is imported
-            seen.add(stated["Name"])
-            for module in _modules(distribution) | {stated["Name"].lower().replace("-", "_")}:
-                installed[module].append((stated["Name"], stated["Version"]))
+            names.add(headers["Name"])
+            for module in _modules(distribution) | {headers["Name"].lower().replace("-", "_")}:
+                installed[module].append((headers["Name"], headers["Version"]))
     return installed
 
 
 def _modules(distribution: importlib.metadata.Distribution) -> set[str]:
-    stated = distribution.read_text("top_level.txt")
-    if stated:
-        return set(stated.split())
+    top_level = distribution.read_text("top_level.txt")
+    if top_level:
+        return set(top_level.split())
     files = (distribution.read_text("RECORD") or "").splitlines()
     return {file.partition(",")[0].partition("/")[0].removesuffix(".py") for file in files}
 

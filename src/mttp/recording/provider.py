@@ -372,9 +372,9 @@ class Mirror(SpanExporter):
         scope = span.record.scope
         if self._scope is None:
             run = Resource({key: scope.resource[key] for key in (a.RUN_ID, a.RUN_KIND)})
-            theirs = self._resource.merge(run)
+            resource = self._resource.merge(run)
             self._scope = replace(
-                scope, resource=dict(theirs.attributes), resource_schema_url=theirs.schema_url
+                scope, resource=dict(resource.attributes), resource_schema_url=resource.schema_url
             )
         return EndedSpan(replace(span.record, scope=self._scope))
 

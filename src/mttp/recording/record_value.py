@@ -82,11 +82,11 @@ def record(
     return opened
 
 
-def _trace_id(stated: str, faults: Faults) -> int:
+def _trace_id(digits: str, faults: Faults) -> int:
     """Return a trace id as a number; 0 without a valid one."""
-    if not stated or _TRACE_ID.fullmatch(stated):
-        return int(stated or "0", 16)
-    faults.append(f"trace_id_invalid: {stated:.80} is not 32 hexadecimal digits")
+    if not digits or _TRACE_ID.fullmatch(digits):
+        return int(digits or "0", 16)
+    faults.append(f"trace_id_invalid: {digits:.80} is not 32 hexadecimal digits")
     return 0
 
 
@@ -107,9 +107,9 @@ def _keep_return(opened: Trajectory, value: Episode | Agent) -> None:
 
 
 def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> None:
-    for stated in value.rewards or (value.reward,):
+    for scoring in value.rewards or (value.reward,):
         faults: Faults = []
-        reward = _timed(rewards.checked(stated, faults), start, end)
+        reward = _timed(rewards.checked(scoring, faults), start, end)
         if value.rewards or faults or reward.status != "missing" or reward.components:
             opened._score(reward, faults)
 
@@ -221,8 +221,8 @@ def _set_reward(step: OpenStep, value: Step) -> None:
 def _keep_extra(span: RecordingSpan, value: Step | Agent | Episode) -> None:
     """Keep unknown attributes, faults and omissions of an earlier recording."""
     known = span.values
-    for key, given in value.extra.items():
+    for key, attribute in value.extra.items():
         if (name := text(key, [])) not in known:
-            known[name] = span.checked(plain, given)
+            known[name] = span.checked(plain, attribute)
     span.faults.extend(value.faults)
     span.omissions.extend(value.omissions)

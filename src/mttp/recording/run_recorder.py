@@ -394,9 +394,9 @@ class RunRecorder:
             self._is_detected = True
             if self._detection is None:
                 self._detection = provenance.Detection(self._config.directory, self.wake)
-            found, missing = self._detection.result(_DETECTION_SECONDS)
+            detected, missing = self._detection.result(_DETECTION_SECONDS)
             faults = [*missing]
-            root.values |= runs.encode(faults, **found | dict(self._config.facts))
+            root.values |= runs.encode(faults, **detected | dict(self._config.facts))
             root.note(faults)
         return root
 

@@ -279,10 +279,10 @@ class Session(Live):
     def records(self) -> Iterator[SpanRecord]:
         """Flush and return the spans of the memory transport; raises ReadError without a memory transport."""
         for place, transport in enumerate(self.transports):
-            kept = getattr(transport, "records", None)
-            if kept is not None:
+            records = getattr(transport, "records", None)
+            if records is not None:
                 self._recorder.flush(FLUSH_SECONDS, place)
-                return iter(kept())
+                return iter(records())
         raise ReadError(f"a session on {self._addresses()} has no memory transport to read episodes from")
 
     def __enter__(self) -> Self:
@@ -425,9 +425,9 @@ def _directory() -> str:
 
 def _resource(run: Mapping[str, str], secrets: Secrets, omissions: list[str]) -> Resource:
     """Return the resource without secrets from OpenTelemetry's variables."""
-    found = _detected(run)
-    kept = secrets.mapping(found.attributes, omissions)
-    return Resource(kept, found.schema_url) if omissions else found
+    resource = _detected(run)
+    attributes = secrets.mapping(resource.attributes, omissions)
+    return Resource(attributes, resource.schema_url) if omissions else resource
 
 
 def _detected(run: Mapping[str, str]) -> Resource:

@@ -51,43 +51,43 @@ def target(given: object) -> Target:
         raise ValueError(f"{scalar_text(given):.80} is not a recorded episode or step") from error
 
 
-def _target(given: object) -> Target:
-    if isinstance(given, OpenStep) and given:
-        trace_id = cast(RecordingSpan, given._span).trace_id
-        return Target(trace_id=f"{trace_id:032x}", span_id=given.span_id, step=given.index, is_step=True)
-    if isinstance(given, (OpenEpisode, Episode)) and given.trace_id:
-        return Target(trace_id=_id(given.trace_id, _TRACE_ID), span_id=given.span_id)
-    if isinstance(given, str):
-        return Target(trace_id=_id(given, _TRACE_ID))
-    if isinstance(given, (tuple, list)) and len(given) == 2:
-        return _step(_target(given[0]).trace_id, given[1])
-    raise ValueError(f"{scalar_text(given):.80} is not a recorded episode or step, or a trace id")
+def _target(source: object) -> Target:
+    if isinstance(source, OpenStep) and source:
+        trace_id = cast(RecordingSpan, source._span).trace_id
+        return Target(trace_id=f"{trace_id:032x}", span_id=source.span_id, step=source.index, is_step=True)
+    if isinstance(source, (OpenEpisode, Episode)) and source.trace_id:
+        return Target(trace_id=_id(source.trace_id, _TRACE_ID), span_id=source.span_id)
+    if isinstance(source, str):
+        return Target(trace_id=_id(source, _TRACE_ID))
+    if isinstance(source, (tuple, list)) and len(source) == 2:
+        return _step(_target(source[0]).trace_id, source[1])
+    raise ValueError(f"{scalar_text(source):.80} is not a recorded episode or step, or a trace id")
 
 
-def _step(trace_id: str, given: object) -> Target:
-    if isinstance(given, (OpenStep, Step)):
-        return Target(trace_id=trace_id, span_id=given.span_id, step=given.index, is_step=True)
-    if isinstance(given, str):
-        return Target(trace_id=trace_id, span_id=_id(given, _SPAN_ID), is_step=True)
-    index = _index(given)
+def _step(trace_id: str, source: object) -> Target:
+    if isinstance(source, (OpenStep, Step)):
+        return Target(trace_id=trace_id, span_id=source.span_id, step=source.index, is_step=True)
+    if isinstance(source, str):
+        return Target(trace_id=trace_id, span_id=_id(source, _SPAN_ID), is_step=True)
+    index = _index(source)
     if index is None or index < 0:
-        raise ValueError(f"{scalar_text(given):.80} is neither the index nor the span id of a step")
+        raise ValueError(f"{scalar_text(source):.80} is neither the index nor the span id of a step")
     return Target(trace_id=trace_id, step=index, is_step=True)
 
 
-def _index(given: object) -> int | None:
+def _index(value: object) -> int | None:
     """Return the index of an integer of any library; None for any other value."""
     try:
-        return None if isinstance(given, bool) else cast(Any, given).__index__()
+        return None if isinstance(value, bool) else cast(Any, value).__index__()
     except (AttributeError, TypeError):
         return None
 
 
-def _id(given: str, pattern: re.Pattern[str]) -> str:
-    lowered = given.lower()
+def _id(identity: str, pattern: re.Pattern[str]) -> str:
+    lowered = identity.lower()
     if not pattern.fullmatch(lowered):
         digits = 32 if pattern is _TRACE_ID else 16
-        raise ValueError(f"{given[:80]!r} is not an id of {digits} hexadecimal digits")
+        raise ValueError(f"{identity[:80]!r} is not an id of {digits} hexadecimal digits")
     return lowered
 
 

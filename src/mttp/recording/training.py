@@ -52,7 +52,7 @@ class UpdateBatch:
 
     def discarded_ids(self) -> set[str]:
         """Return the trace ids of discarded episodes."""
-        return {trace_id for found in self.discarded.values() for trace_id in found}
+        return {trace_id for episodes in self.discarded.values() for trace_id in episodes}
 
     def facts(self, consumed: object, faults: Faults) -> dict[str, Any]:
         """Return the facts of `mttp.model.Update`; `consumed` is counted by default."""
@@ -66,7 +66,7 @@ class UpdateBatch:
             "episodes": tuple(self.episodes),
             "consumed": number,
             "discarded": self.counts,
-            "discarded_episodes": {reason: tuple(found) for reason, found in self.discarded.items()},
+            "discarded_episodes": {reason: tuple(episodes) for reason, episodes in self.discarded.items()},
         }
 
     def links(self, marker: Mapping[str, Any]) -> list[Link]:
@@ -74,45 +74,45 @@ class UpdateBatch:
         reason = marker.get(a.UPDATE_DISCARD_REASON)
         targets: Mapping[str, Target | None] = self.episodes if reason is None else self.discarded[reason]
         attributes: dict[str, Any] = {} if reason is None else {a.UPDATE_DISCARD_REASON: reason}
-        found = [(targets[id], attributes) for id in marker.get(a.UPDATE_EPISODES, ())]
-        found += [(self.groups[id], {a.GROUP_ID: id}) for id in marker.get(a.UPDATE_GROUPS, ())]
-        links = (link(one.trace_id, one.span_id, attributes) for one, attributes in found if one is not None)
-        return [one for one in links if one is not None]
+        pairs = [(targets[id], attributes) for id in marker.get(a.UPDATE_EPISODES, ())]
+        pairs += [(self.groups[id], {a.GROUP_ID: id}) for id in marker.get(a.UPDATE_GROUPS, ())]
+        links = (link(span.trace_id, span.span_id, facts) for span, facts in pairs if span is not None)
+        return [item for item in links if item is not None]
 
 
 def batch(
     groups: object, episodes: object, discarded: Mapping[str, object] | None, faults: Faults
 ) -> UpdateBatch:
     """Return the batch from the arguments of `mttp.update`; invalid ones are added to `faults`."""
-    found = UpdateBatch()
+    learned_from = UpdateBatch()
     single = isinstance(groups, (OpenGroup, Group, str))
-    for given in [groups] if single else listed("groups", groups, faults) or ():
-        _take_group(found, given, faults)
-    found.episodes = _episodes(found, "episodes", episodes, faults)
+    for source in [groups] if single else listed("groups", groups, faults) or ():
+        _take_group(learned_from, source, faults)
+    learned_from.episodes = _episodes(learned_from, "episodes", episodes, faults)
     for reason, episodes_or_count in named(mapped("discarded", discarded, faults), faults).items():
-        _discard(found, reason, episodes_or_count, faults)
-    return found
+        _discard(learned_from, reason, episodes_or_count, faults)
+    return learned_from
 
 
-def _take_group(batch: UpdateBatch, given: object, faults: Faults) -> None:
-    if isinstance(given, OpenGroup):
-        batch.update_indices |= {member.trace_id: member.update_index for member in given.members}
-        given = given.value
-    if not isinstance(given, Group):
-        batch.groups.setdefault(text(given, faults), None)
+def _take_group(batch: UpdateBatch, source: object, faults: Faults) -> None:
+    if isinstance(source, OpenGroup):
+        batch.update_indices |= {member.trace_id: member.update_index for member in source.members}
+        source = source.value
+    if not isinstance(source, Group):
+        batch.groups.setdefault(text(source, faults), None)
         batch.members = None
-    elif given.id:
-        span = Target(trace_id=given.trace_id, span_id=given.span_id) if given.span_id else None
-        batch.groups[given.id] = span
+    elif source.id:
+        span = Target(trace_id=source.trace_id, span_id=source.span_id) if source.span_id else None
+        batch.groups[source.id] = span
         if batch.members is not None:
-            batch.members |= {*given.episodes}
+            batch.members |= {*source.episodes}
     else:
         faults.append("group_invalid: the group was not recorded")
 
 
-def _episodes(batch: UpdateBatch, what: str, given: object, faults: Faults) -> dict[str, Target]:
-    found: dict[str, Target] = {}
-    for episode in listed(what, given, faults) or ():
+def _episodes(batch: UpdateBatch, what: str, argument: object, faults: Faults) -> dict[str, Target]:
+    targets: dict[str, Target] = {}
+    for episode in listed(what, argument, faults) or ():
         try:
             resolved = target(episode)
         except ValueError as error:
@@ -121,21 +121,21 @@ def _episodes(batch: UpdateBatch, what: str, given: object, faults: Faults) -> d
         if resolved.is_step:
             faults.append(f"target_invalid: a step of {resolved.trace_id} is not an episode")
             continue
-        found[resolved.trace_id] = resolved
+        targets[resolved.trace_id] = resolved
         batch.update_indices[resolved.trace_id] = getattr(episode, "policy_update_index", None)
-    return found
+    return targets
 
 
-def _discard(batch: UpdateBatch, reason: str, given: object, faults: Faults) -> None:
+def _discard(batch: UpdateBatch, reason: str, discarded: object, faults: Faults) -> None:
     """Add a number of discarded episodes, or the episodes, for a reason."""
-    if isinstance(given, (int, float, bool)) or not hasattr(given, "__iter__"):
-        number = count(given)
+    if isinstance(discarded, (int, float, bool)) or not hasattr(discarded, "__iter__"):
+        number = count(discarded)
         if number is None:
-            faults.append(f"discarded_invalid: {reason} is {scalar_text(given):.80}")
+            faults.append(f"discarded_invalid: {reason} is {scalar_text(discarded):.80}")
         else:
             batch.counts[reason] = number
         return
-    if which := _episodes(batch, "discarded", given, faults):
+    if which := _episodes(batch, "discarded", discarded, faults):
         batch.discarded[reason] = which
     batch.counts[reason] = len(which)
 
@@ -176,19 +176,19 @@ def group(
     session = recording_session()
     if session is None:
         return OpenGroup(None)
-    stated, faults = _stated(arguments, ddof)
+    group_value, faults = _stated(arguments, ddof)
     members = listed("episodes", episodes, faults)
     aligned: dict[str, Sequence[Any]] = {}
     others: dict[str, Any] = {"size": _size(size, members, faults)}
-    for name, given in (("rewards", rewards), ("advantages", advantages)):
-        if (items := listed(name, given, faults)) is None:
+    for name, values in (("rewards", rewards), ("advantages", advantages)):
+        if (items := listed(name, values, faults)) is None:
             continue
         if members is not None and len(items) == len(members):
             aligned[name] = items
         else:  # recorded even if they don't match the members
             numbers = [number(item) for item in items]
             others[name] = tuple(math.nan if item is None else item for item in numbers)
-    opened = _open_group(session, replace(stated, **others), faults, metrics, metadata)
+    opened = _open_group(session, replace(group_value, **others), faults, metrics, metadata)
     if members is not None:
         nothing = [None] * len(members)
         of_members = (aligned.get(name, nothing) for name in ("rewards", "advantages"))
@@ -216,11 +216,11 @@ def _stated(arguments: Mapping[str, object], ddof: object) -> tuple[Group, Fault
     return Group(ddof=0 if known_ddof == 0 else 1, **facts), faults
 
 
-def _size(given: object, members: Sequence[object] | None, faults: Faults) -> int:
+def _size(argument: object, members: Sequence[object] | None, faults: Faults) -> int:
     """Return the expected number of members; 0 if unknown."""
-    size = count(given)
-    if given is not None and not size:
-        faults.append(f"size_invalid: {scalar_text(given):.80}")
+    size = count(argument)
+    if argument is not None and not size:
+        faults.append(f"size_invalid: {scalar_text(argument):.80}")
     if size and members is not None and size < len(members):
         faults.append(f"size_invalid: {size} for {len(members)} episodes")
         return len(members)
@@ -229,7 +229,7 @@ def _size(given: object, members: Sequence[object] | None, faults: Faults) -> in
 
 def _open_group(
     session: Session,
-    stated: Group,
+    group_value: Group,
     faults: Faults,
     metrics: Mapping[str, float] | None,
     metadata: Mapping[str, object] | None,
@@ -242,8 +242,8 @@ def _open_group(
         open_groups = recorder.open_groups
     span = recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=clock.wall())
     span.note(faults)
-    stated = replace(stated, run_id=session.run_id)
-    opened = OpenGroup(recorder, span, stated, at_end=lambda group: open_groups.pop(id(group), None))
+    group_value = replace(group_value, run_id=session.run_id)
+    opened = OpenGroup(recorder, span, group_value, at_end=lambda group: open_groups.pop(id(group), None))
     open_groups[id(opened)] = opened
     opened._describe(metadata, metrics)
     return opened
@@ -315,32 +315,32 @@ def update(
     facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)
     learned_from = batch(groups, episodes, discarded, faults)
     facts |= _lag(lag, learned_from, facts["index"], faults)
-    stated = Update(run_id=session.run_id, **facts, **learned_from.facts(consumed, faults))
+    update_value = Update(run_id=session.run_id, **facts, **learned_from.facts(consumed, faults))
     numbers = {name: value for name, value in others.items() if number(value) is not None}
     texts = {
         name: value for name, value in others.items() if not (name in numbers or fields.is_absent(value))
     }
     described = ((texts, numbers), (metadata, metrics))
-    return _recorded(session, stated, learned_from, faults, described, (start_time, end_time))
+    return _recorded(session, update_value, learned_from, faults, described, (start_time, end_time))
 
 
 def _recorded(
     session: Session,
-    stated: Update,
+    update_value: Update,
     learned_from: UpdateBatch,
     faults: Faults,
     described: Iterable[tuple[object, object]],
     times: tuple[int | None, int | None],
 ) -> Update:
     start, end = times
-    start = next((given for given in (start, end) if given is not None), clock.wall())
+    start = next((time for time in (start, end) if time is not None), clock.wall())
     span = session._recorder.span(names.UPDATE, values={}, start=start)
     span.note(faults)
-    span.values |= span.checked(updates.encode, stated)
+    span.values |= span.checked(updates.encode, update_value)
     handle = ScoredHandle(session._recorder, span)
     for metadata, metrics in described:
         handle._describe(metadata, metrics)
-    for values in updates.markers(stated):
+    for values in updates.markers(update_value):
         links = learned_from.links(values)
         marker = session._recorder.span(
             names.UPDATE_LINKS, values=values, parent=span.identity, start=span.started, links=links
@@ -348,7 +348,7 @@ def _recorded(
         marker.end_at_once()
     span.end(end)
     return replace(
-        stated,
+        update_value,
         metrics=handle.metrics,
         metadata=handle.metadata,
         faults=tuple(dict.fromkeys(span.faults)),
@@ -359,18 +359,18 @@ def _recorded(
     )
 
 
-def _lag(given: object, batch: UpdateBatch, index: int, faults: Faults) -> dict[str, Any]:
+def _lag(argument: object, batch: UpdateBatch, index: int, faults: Faults) -> dict[str, Any]:
     """Return the minimum, mean and maximum of the lag."""
-    if given is None:
+    if argument is None:
         policies = [policy for id, policy in batch.update_indices.items() if id not in batch.discarded_ids()]
         lags = [index - policy - 1 for policy in policies if policy is not None]
         return _lag_facts(lags) if lags and min(lags) >= 0 else {}
-    found = [number(lag) for lag in listed("lag", given, faults) or ()]
-    known = [lag for lag in found if lag is not None and math.isfinite(lag)]
-    if len(known) < len(found):
-        faults.append(f"lag_invalid: {scalar_text(given):.80}")
+    numbers = [number(lag) for lag in listed("lag", argument, faults) or ()]
+    known = [lag for lag in numbers if lag is not None and math.isfinite(lag)]
+    if len(known) < len(numbers):
+        faults.append(f"lag_invalid: {scalar_text(argument):.80}")
         return {}
-    if issubclass(type(given), tuple) and len(known) == 3 and known == sorted(known):
+    if issubclass(type(argument), tuple) and len(known) == 3 and known == sorted(known):
         return {"lag_min": int(known[0]), "lag_mean": known[1], "lag_max": int(known[2])}
     return _lag_facts(known)
 
@@ -381,26 +381,26 @@ def _lag_facts(lags: Sequence[float]) -> dict[str, Any]:
     return {"lag_min": int(min(lags)), "lag_mean": math.fsum(lags) / len(lags), "lag_max": int(max(lags))}
 
 
-def _index(given: object, run_id: str, policy: str | None, faults: Faults) -> int:
+def _index(argument: object, run_id: str, policy: str | None, faults: Faults) -> int:
     """Return the given index, else one more than the last."""
-    found = count(given)
-    if given is not None and found is None:
-        faults.append(f"index_invalid: {scalar_text(given):.80}")
+    index = count(argument)
+    if argument is not None and index is None:
+        faults.append(f"index_invalid: {scalar_text(argument):.80}")
     with _lock:
-        if found is None:
-            found = _last.get((run_id, policy), -1) + 1
-        _last[run_id, policy] = found
-    return found
+        if index is None:
+            index = _last.get((run_id, policy), -1) + 1
+        _last[run_id, policy] = index
+    return index
 
 
-def _versions(given: object, faults: Faults) -> dict[str, Any]:
-    if given is None:
+def _versions(argument: object, faults: Faults) -> dict[str, Any]:
+    if argument is None:
         return {}
-    found = listed("sampled_versions", given, faults)
-    if found is None or len(found) != 2:
-        faults.append(f"sampled_versions_invalid: {scalar_text(given):.80} is not (oldest, newest)")
+    versions = listed("sampled_versions", argument, faults)
+    if versions is None or len(versions) != 2:
+        faults.append(f"sampled_versions_invalid: {scalar_text(argument):.80} is not (oldest, newest)")
         return {}
-    return {"sampled_versions": (text(found[0], faults), text(found[1], faults))}
+    return {"sampled_versions": (text(versions[0], faults), text(versions[1], faults))}
 
 
 def _replace_lock() -> None:

@@ -261,16 +261,16 @@ class Trajectory(ScoredHandle):
         """Start the next step; returns None once no more steps are accepted."""
         if self._step_buffer is not None:
             self._step_buffer.write()
-        stated = None if index is None else _index(index)
+        requested_index = None if index is None else _index(index)
         with self._lock:
             if self._closing:
                 return None
-            position = self._next_index if stated is None else stated
+            position = self._next_index if requested_index is None else requested_index
             # No call in between, so that a signal handler sees both or neither.
             self._next_index = position + 1 if position >= self._next_index else self._next_index
             self._steps += 1
         step = self._begin(position, start_time)
-        if stated is None and index is not None:
+        if requested_index is None and index is not None:
             detail = f"{scalar_text(index):.80}; the step's index is {position}"
             cast(RecordingSpan, step._span).fault("index_invalid", detail)
         return step
@@ -305,8 +305,8 @@ class Trajectory(ScoredHandle):
         step = self._turn()
         if not step.ended:
             return step.tool_call(name, arguments=arguments, id=id)
-        given = {"name": name, "arguments": arguments, "id": id}
-        late = OpenCall._open(self._host, step._call_span, calls.EXECUTE_TOOL, given)
+        facts = {"name": name, "arguments": arguments, "id": id}
+        late = OpenCall._open(self._host, step._call_span, calls.EXECUTE_TOOL, facts)
         self._late_calls = [*self._late_calls, late]
         return late
 
@@ -428,14 +428,14 @@ class Trajectory(ScoredHandle):
             self._end_children(steps, end_time=end_time)
         if self._step_buffer is not None:
             self._attempt(self._step_buffer.close)
-        for name, stated in (("terminated", terminated), ("truncated", truncated)):
-            if stated is not None:
-                is_flag = type(stated) is bool
-                value = stated if is_flag else cast(RecordingSpan, self._span).checked(flag, name, stated)
+        for name, argument in (("terminated", terminated), ("truncated", truncated)):
+            if argument is not None:
+                is_flag = type(argument) is bool
+                value = argument if is_flag else cast(RecordingSpan, self._span).checked(flag, name, argument)
                 self._end_flags = self._end_flags if value is None else {**self._end_flags, name: value}
 
 
-def _index(stated: object) -> int | None:
+def _index(value: object) -> int | None:
     """Return a stated index; None if it is no whole number from 0."""
-    index = integer("index", stated, [])
+    index = integer("index", value, [])
     return index if index is not None and index >= 0 else None
