@@ -180,8 +180,8 @@ async def _authorized(
     app: ASGIApp, token: str, on_refused: Callable[[int], object], scope: Scope, receive: Receive, send: Send
 ) -> None:
     """Call the app if the request has the token."""
-    stated = dict(scope["headers"]).get(b"authorization", b"")
-    if not hmac.compare_digest(stated, f"Bearer {token}".encode()):
+    authorization = dict(scope["headers"]).get(b"authorization", b"")
+    if not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
         on_refused(HTTPStatus.UNAUTHORIZED)
         headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
         app = PlainTextResponse("the token is missing or wrong\n", HTTPStatus.UNAUTHORIZED, headers)

@@ -272,9 +272,9 @@ def _texts(frames: Sequence[Frame], scopes: Scopes) -> Iterator[SpanText]:
 
 def _written(frames: Iterable[Frame]) -> Iterator[bytes]:
     """Yield each span as JSON, arrays packed; token blocks of all are packed together."""
-    given = [(frame.trace_id, _fields(frame)) for frame in frames]
-    attributes = pending.delivered([fields[7] for _, fields in given], packed)
-    for (trace_id, fields), values in zip(given, attributes, strict=True):
+    spans = [(frame.trace_id, _fields(frame)) for frame in frames]
+    attributes = pending.delivered([fields[7] for _, fields in spans], packed)
+    for (trace_id, fields), values in zip(spans, attributes, strict=True):
         yield otlp_json.text(trace_id, (*fields[:7], values, fields[8]))
 
 
@@ -348,5 +348,5 @@ LINES, MESSAGES = 1, 2
 
 def answer(work: int, message: bytes) -> bytes:
     """Encode joined frames in an encoding process."""
-    given = split(message)
-    return lines(*given) if work == LINES else _encode(messages(*given))
+    frames_and_scopes = split(message)
+    return lines(*frames_and_scopes) if work == LINES else _encode(messages(*frames_and_scopes))

@@ -56,8 +56,8 @@ class Reply:
     @property
     def location(self) -> str:
         """The target of a redirect; empty for other replies."""
-        given = self.headers.get("location", "") if 300 <= self.status < 400 else ""
-        return one_line(given)[:MESSAGE_CHARACTERS]
+        target = self.headers.get("location", "") if 300 <= self.status < 400 else ""
+        return one_line(target)[:MESSAGE_CHARACTERS]
 
     def summary(self, sent: Mapping[str, str], body: bytes | None = None) -> str:
         """Return status, reason and start of the body in one line, without secrets of the sent headers."""
@@ -143,14 +143,14 @@ class HttpClient:
         try:
             return send()
         except _FAULTS as error:
-            found = request_error(error, timeout)
-            if found.kind == "closed" and once_more:
+            failure = request_error(error, timeout)
+            if failure.kind == "closed" and once_more:
                 return self._sent(send, timeout, once_more=False)
             if self._proxy is not None and isinstance(error, urllib3.exceptions.ProxyError):
                 place = self._proxy.netloc.rpartition("@")[2]
-                message = f"the proxy {place}, set in the environment, failed: {found.message}"
-                found = RequestError(found.kind, message)
-            raise NoReply(found) from error
+                message = f"the proxy {place}, set in the environment, failed: {failure.message}"
+                failure = RequestError(failure.kind, message)
+            raise NoReply(failure) from error
 
 
 class _Exchange:

@@ -255,8 +255,8 @@ def _text(value: str) -> bytes:
 
 
 def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
-    found = _listed(pairs(attributes))
-    return b"[%b}]" % found if found else b""
+    items = _listed(pairs(attributes))
+    return b"[%b}]" % items if items else b""
 
 
 def _listed(items: Iterable[tuple[Any, Any]]) -> bytes:

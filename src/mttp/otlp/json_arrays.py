@@ -68,9 +68,9 @@ def hollowed(line: bytes) -> bytes:
     """
     parts: list[bytes] = []
     written = 0
-    kept = tuple(key for key, sign in ((_COLUMN, _SCORE), (_ADVANTAGES, _ADVANTAGES)) if sign in line)
+    kept_keys = tuple(key for key, sign in ((_COLUMN, _SCORE), (_ADVANTAGES, _ADVANTAGES)) if sign in line)
     for start, end in _places(line, bytes_too=True):
-        if not (kept and line.startswith(kept, line.rfind(_KEY, 0, start) + len(_KEY))):
+        if not (kept_keys and line.startswith(kept_keys, line.rfind(_KEY, 0, start) + len(_KEY))):
             parts.append(line[written:start])
             written = end
     return _NOTHING.join((*parts, line[written:])) if parts else line
@@ -109,14 +109,14 @@ def numbers(items: bytes) -> list[Any] | None:
 
 def _of_integers(items: bytes) -> list[int] | None:
     bare = items.translate(None, b'{"intValue":}')
-    found = _integers(b"[%b]" % bare)
-    return found if len(items) == len(bare) + _AROUND_INTEGER * len(found) else None
+    integers = _integers(b"[%b]" % bare)
+    return integers if len(items) == len(bare) + _AROUND_INTEGER * len(integers) else None
 
 
 def _of_doubles(items: bytes) -> list[float] | None:
     inner = items[len(_DOUBLE) : -1]
     bare = inner.replace(_BETWEEN_DOUBLES, b",")
-    found = _floats(b"[%b]" % bare)
-    if 0.0 in found and _NEGATIVE_ZERO in items:
+    doubles = _floats(b"[%b]" % bare)
+    if 0.0 in doubles and _NEGATIVE_ZERO in items:
         return None
-    return found if len(inner) == len(bare) + (len(_BETWEEN_DOUBLES) - 1) * (len(found) - 1) else None
+    return doubles if len(inner) == len(bare) + (len(_BETWEEN_DOUBLES) - 1) * (len(doubles) - 1) else None

@@ -327,10 +327,10 @@ def _record(span: Any, scope: Scope, cut_out: _Cut, *, arrays: bool) -> SpanReco
     )
 
 
-def _id(given: str | None, digits: int, field: str) -> str:
-    if given is None or len(given) != digits or given.strip(_HEX) or not given.strip("0"):
-        raise ValueError(f"{field} is {given!r}, expected {digits} hexadecimal digits, not all of them zero")
-    return given.lower()
+def _id(text: str | None, digits: int, field: str) -> str:
+    if text is None or len(text) != digits or text.strip(_HEX) or not text.strip("0"):
+        raise ValueError(f"{field} is {text!r}, expected {digits} hexadecimal digits, not all of them zero")
+    return text.lower()
 
 
 _repeated_id = lru_cache(maxsize=256)(_id)
@@ -338,22 +338,22 @@ _repeated_id = lru_cache(maxsize=256)(_id)
 
 
 @lru_cache(maxsize=256)
-def _parent(given: str) -> str:
+def _parent(text: str) -> str:
     """Return the id of the parent; some writers write zeros for none."""
-    return _id(given, 16, "parentSpanId") if given.strip("0") else ""
+    return _id(text, 16, "parentSpanId") if text.strip("0") else ""
 
 
-def _time(given: int | float | str | None) -> int:
-    found = int(given or 0)
-    if not 0 <= found < 2**63:
-        raise ValueError(f"{given!r} is not a time in nanoseconds since 1970")
-    return found
+def _time(value: int | float | str | None) -> int:
+    time = int(value or 0)
+    if not 0 <= time < 2**63:
+        raise ValueError(f"{value!r} is not a time in nanoseconds since 1970")
+    return time
 
 
-def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
-    if isinstance(given, str):
-        return names[given] if given in names else int(given)
-    return given or 0
+def _enum(value: int | str | None, names: Mapping[str, int]) -> int:
+    if isinstance(value, str):
+        return names[value] if value in names else int(value)
+    return value or 0
 
 
 def _events(events: Sequence[messages.JsonEvent], cut_out: _Cut) -> tuple[SpanEvent, ...]:
@@ -382,32 +382,32 @@ def _links(links: Sequence[messages.JsonLink], cut_out: _Cut) -> tuple[Link, ...
 
 
 def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    scalars: dict[str, Any] = {}
     columns: dict[str, messages.ScalarOrText] = {}
     for pair in pairs or ():
         value = pair.value
         if value is None:
             value = _NO_VALUE
         if value.string_value is not None:
-            found[pair.key] = value.string_value
+            scalars[pair.key] = value.string_value
         elif value.double_value is not None:
-            found[pair.key] = float(value.double_value)
+            scalars[pair.key] = float(value.double_value)
         elif value.int_value is not None:
-            found[pair.key] = int(value.int_value)
+            scalars[pair.key] = int(value.int_value)
         elif value.bool_value is not None:
-            found[pair.key] = value.bool_value
+            scalars[pair.key] = value.bool_value
         elif pair.key in KEPT_LISTS and (array := _MAYBE_ARRAY.decode(value.array_value or b"null")):
-            found[pair.key] = _array(array, _NOTHING_CUT, 0)
+            scalars[pair.key] = _array(array, _NOTHING_CUT, 0)
         elif pair.key.startswith(_COLUMN):
             columns[pair.key] = value
         elif is_scalar(pair.key):
-            found[pair.key] = NO_SCALAR
+            scalars[pair.key] = NO_SCALAR
     for key in kept_columns(columns) if columns else ():
         if (array := _MAYBE_ARRAY.decode(columns[key].array_value or b"null")) is not None:
-            found[key] = _array(array, _NOTHING_CUT, 0)
+            scalars[key] = _array(array, _NOTHING_CUT, 0)
         elif (encoded := _MAYBE_TEXT.decode(columns[key].bytes_value or b"null")) is not None:
-            found[key] = _bytes(encoded)
-    return found
+            scalars[key] = _bytes(encoded)
+    return scalars
 
 
 class _Cut(NamedTuple):
@@ -464,10 +464,10 @@ def _array(array: messages.JsonArray, cut_out: _Cut, depth: int) -> list[Any]:
     if first is None or first.place is None or not cut_out.places:
         return [_plain(item, cut_out, depth + 1) for item in values]
     items = cut_out.items(first.place)
-    found = numbers(items)
-    if found is None:
+    figures = numbers(items)
+    if figures is None:
         return _array(_ARRAY.decode(_signed(b'{"values":[%b]}' % items)), _NOTHING_CUT, depth)
-    return found
+    return figures
 
 
 def _bytes(encoded: str) -> bytes:

@@ -27,17 +27,17 @@ def parsed(parse: Callable[[bytes], _T], text: bytes) -> _T:
 def pruned(text: bytes) -> bytes:
     """Return JSON in which objects and arrays below 256 levels are empty."""
     parts: list[bytes] = []
-    depth = kept = 0
-    for found in _tokens(text):
-        token = found[0]
+    depth = start = 0
+    for match in _tokens(text):
+        token = match[0]
         if token in _OPENING:
             depth += 1
             if depth == _DEEPEST:
-                parts.append(text[kept : found.end()])
+                parts.append(text[start : match.end()])
         elif token in _CLOSING:
             if depth == _DEEPEST:
-                kept = found.start()
+                start = match.start()
             depth -= 1
         elif token == _QUOTE:  # an unterminated string: this is not JSON
             break
-    return b"".join((*parts, text[kept:]))
+    return b"".join((*parts, text[start:]))

@@ -38,8 +38,8 @@ def _floats(values: Sequence[Any]) -> Array | None:
     start = 3 if len(values) < 1 << 16 else 5
     if len(encoded) != start + _MSGPACK_FLOAT.itemsize * len(values):
         return None
-    found = np.frombuffer(encoded, _MSGPACK_FLOAT, offset=start)
-    return found["value"] if (found["marker"] == 0xCB).all() else None
+    array = np.frombuffer(encoded, _MSGPACK_FLOAT, offset=start)
+    return array["value"] if (array["marker"] == 0xCB).all() else None
 
 
 def _integers(values: Sequence[Any]) -> Array | None:

@@ -161,26 +161,26 @@ def output(words: Sequence[str], seconds: float) -> bytes | None:
     Raises OSError if it can't be started, and TimeoutExpired.
     """
     if not can_start_orphans():
-        done = subprocess.run(words, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL)
-        return done.stdout if done.returncode == 0 else None
-    ours, theirs = map(above_standard, os.pipe())
+        process = subprocess.run(words, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL)
+        return process.stdout if process.returncode == 0 else None
+    reader, writer = map(above_standard, os.pipe())
     try:
-        os.set_inheritable(theirs, True)
-        start(f"{{ {shlex.join([*_SAY_PID, *words])}; echo $?; }} </dev/null >/dev/fd/{theirs} 2>/dev/null &")
+        os.set_inheritable(writer, True)
+        start(f"{{ {shlex.join([*_SAY_PID, *words])}; echo $?; }} </dev/null >/dev/fd/{writer} 2>/dev/null &")
     except BaseException:
-        os.close(ours)
+        os.close(reader)
         raise
     finally:
-        os.close(theirs)
+        os.close(writer)
     content, until = b"", clock.seconds() + seconds
-    with os.fdopen(ours, "rb", buffering=0) as file:
+    with os.fdopen(reader, "rb", buffering=0) as file:
         poll = select.poll()
         poll.register(file, select.POLLIN)
         while poll.poll(max(until - clock.seconds(), 0.0) * 1000):
             piece = file.read(1 << 16)
             if not piece:
-                said, _, code = content.partition(b"\n")[2].rpartition(b"\n")[0].rpartition(b"\n")
-                return said if code == b"0" else None
+                reply, _, code = content.partition(b"\n")[2].rpartition(b"\n")[0].rpartition(b"\n")
+                return reply if code == b"0" else None
             content += piece
     if b"\n" in content:
         Orphan(int(content.partition(b"\n")[0])).kill()

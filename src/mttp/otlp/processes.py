@@ -155,9 +155,9 @@ class Process:
 
         `environment` are its variables, by default this process's.
         """
-        ours, theirs = (above_standard(end.detach()) for end in socket.socketpair())
-        self._socket = socket.socket(fileno=ours)
-        self._descriptor = Descriptor(ours)
+        own_end, child_end = (above_standard(end.detach()) for end in socket.socketpair())
+        self._socket = socket.socket(fileno=own_end)
+        self._descriptor = Descriptor(own_end)
         self._orphan: Orphan | None = None
         self._is_ready = False
         self._asked: float | None = None
@@ -166,18 +166,18 @@ class Process:
         """Why the process was killed."""
         try:
             self._tick(_TICK)
-            self._launch(module, theirs, environment)
+            self._launch(module, child_end, environment)
         except BaseException:
             self._socket.close()
             raise
         finally:
-            os.close(theirs)
+            os.close(child_end)
 
     def _launch(self, module: str, end: int, environment: Mapping[str, str] | None) -> None:
         """Start the process with its end of the sockets."""
-        kept = os.environ if environment is None else environment
-        gone = [name for name in os.environ if name not in kept and name.isidentifier()]
-        changed = {name: value for name, value in kept.items() if os.environ.get(name) != value}
+        variables = os.environ if environment is None else environment
+        gone = [name for name in os.environ if name not in variables and name.isidentifier()]
+        changed = {name: value for name, value in variables.items() if os.environ.get(name) != value}
         words = [*(f"{name}={shlex.quote(value)}" for name, value in changed.items())]
         words += map(shlex.quote, _command(module, end, is_watched=self._is_watched))
         unset = f"unset {' '.join(gone)}; " if gone else ""
@@ -383,9 +383,9 @@ def _command(module: str, end: int, *, is_watched: bool) -> list[str]:
 
 def own_environment() -> dict[str, str]:
     """Return the environment variables without those that would start recording in the child."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+    variables = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     return {
-        name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))
+        name: value for name, value in variables.items() if not name.startswith(("MTTP_", "OTEL_"))
     } | _VARIABLES
 
 
@@ -425,14 +425,14 @@ def _received(
 
 
 def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], None] | None = None) -> bytes:
-    found: list[bytes] = []
+    parts: list[bytes] = []
     while size:
         part = _tried(partial(end.recv, min(size, _AT_ONCE), socket.MSG_WAITALL), until, looks)
         if not part:
             raise EOFError("the other process has ended")
-        found.append(part)
+        parts.append(part)
         size -= len(part)
-    return found[0] if len(found) == 1 else b"".join(found)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None) -> T:
@@ -464,11 +464,11 @@ def serve(answer: Callable[[int, bytes], bytes]) -> None:
     _send(end, DONE, b"")
     while True:
         try:
-            status, found = DONE, answer(*requests.get())
+            status, reply = DONE, answer(*requests.get())
         except Exception as error:
-            status, found = FAILED, repr(error).encode("utf-8", "backslashreplace")
+            status, reply = FAILED, repr(error).encode("utf-8", "backslashreplace")
         with suppress(OSError):  # the parent is gone: the other thread ends the process
-            _send(end, status, found)
+            _send(end, status, reply)
 
 
 def _receive(end: socket.socket, requests: SimpleQueue[tuple[int, bytes]]) -> None:

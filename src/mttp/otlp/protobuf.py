@@ -104,12 +104,18 @@ def _readable(span: ReadableSpan, context: SpanContext) -> Fields:
     if parent is not None and not parent.span_id:
         raise ValueError("the id of a parent is 0")
     links = [
-        (f"{one.context.trace_id:032x}", f"{one.context.span_id:016x}", one.attributes, flags(one.context))
-        for one in span.links
+        (
+            f"{link.context.trace_id:032x}",
+            f"{link.context.span_id:016x}",
+            link.attributes,
+            flags(link.context),
+            link.dropped_attributes,
+        )
+        for link in span.links
     ]
     rare = (
-        [(one.name, one.timestamp, one.attributes, one.dropped_attributes) for one in span.events],
-        [(*link, one.dropped_attributes) for link, one in zip(links, span.links, strict=True)],
+        [(event.name, event.timestamp, event.attributes, event.dropped_attributes) for event in span.events],
+        links,
         status.status_code.value,
         status.description or "",
         context.trace_state.to_header(),

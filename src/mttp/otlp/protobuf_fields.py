@@ -68,11 +68,11 @@ def _integers(array: Array) -> bytes:
     if np.maximum.reduce(unsigned) >= _KNOWN:
         table, sizes = _table(unsigned)
         return table[np.arange(table.shape[1]) < sizes[:, None]].tobytes()
-    found = _known().take(numbers).tolist()
+    encoded = _known().take(numbers).tolist()
     if np.count_nonzero(numbers) < len(numbers):
         for place in np.flatnonzero(numbers == 0):
-            found[place] = _ZERO
-    return b"".join(found)
+            encoded[place] = _ZERO
+    return b"".join(encoded)
 
 
 def _table(numbers: Array) -> tuple[Array, Array]:

@@ -53,11 +53,11 @@ def pieces(path: Path, limit: int) -> Iterator[bytes]:
         os.close(descriptor)
 
 
-def _refuse(path: Path, found: os.stat_result, limit: int) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = next((name for test, name in _KINDS if test(found.st_mode)), "of another kind")
+def _refuse(path: Path, status: os.stat_result, limit: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((name for test, name in _KINDS if test(status.st_mode)), "of another kind")
         raise OSError(EINVAL, f"it is {kind}, not a regular file", str(path))
-    if found.st_size > limit:
+    if status.st_size > limit:
         raise _too_large(path, limit)
 
 

@@ -40,19 +40,19 @@ class RequestError:
 def request_error(error: BaseException, timeout: float) -> RequestError:
     """Return the description of an exception; `timeout` is the request's limit in seconds."""
     for cause in _causes(error):
-        if (found := _known(cause, timeout)) is not None:
-            return found
+        if (description := _known(cause, timeout)) is not None:
+            return description
     return RequestError("other", " ".join(str(error).split())[:_SHOWN] or type(error).__name__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Return the chain of causes of an exception, innermost first: libraries wrap the specific ones."""
     chain: list[BaseException] = []
-    found: BaseException | None = error
-    while found is not None and found not in chain:
-        chain.append(found)
-        inner = [getattr(found, "reason", None), *found.args, found.__cause__]
-        found = next((item for item in inner if isinstance(item, BaseException)), None)
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        inner = [getattr(cause, "reason", None), *cause.args, cause.__cause__]
+        cause = next((item for item in inner if isinstance(item, BaseException)), None)
     return reversed(chain)
 
 
@@ -68,8 +68,8 @@ def _known(error: BaseException, timeout: float) -> RequestError | None:
     if isinstance(error, (RemoteDisconnected, ConnectionError)):
         return RequestError("closed", "the connection was closed without an answer")
     if isinstance(error, IncompleteRead):
-        got: Any = error.partial  # bytes, or with urllib3 their number
-        count = got if isinstance(got, int) else len(got)
+        partial: Any = error.partial  # bytes, or with urllib3 their number
+        count = partial if isinstance(partial, int) else len(partial)
         return RequestError("cut", f"the answer ended after {count:,} bytes")
     if isinstance(error, HTTPException):
         return RequestError("foreign", "the server does not speak HTTP")

@@ -51,11 +51,11 @@ def by_identity(describe: Callable[..., T]) -> Callable[..., T]:
 
     def described(*objects: object) -> T:
         key = tuple(map(id, objects))
-        found = known.get(key)
-        if found is None:
+        entry = known.get(key)
+        if entry is None:
             if len(known) >= _REMEMBERED:
                 known.clear()
-            found = known[key] = (objects, describe(*objects))  # referenced, so that their ids are not reused
-        return found[1]
+            entry = known[key] = (objects, describe(*objects))  # referenced, so that their ids are not reused
+        return entry[1]
 
     return described

@@ -154,7 +154,7 @@ def _document(
         depth += _depth(line.content)
         size += len(line.content)
         if depth <= 0:
-            yield StreamLine(first.number, b"\n".join(one.content for one in read), line.ended)
+            yield StreamLine(first.number, b"\n".join(part.content for part in read), line.ended)
             return
         if size > READABLE_LINE_BYTES:
             break
@@ -312,17 +312,17 @@ def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[byte
 
 def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
     """Yield the chunks in pieces of bounded size, up to `most` bytes."""
-    taken = 0
+    size = 0
     for chunk in chunks:
         if isinstance(chunk, str):
             yield chunk
             return
         for start in range(0, len(chunk), _BUFFER):
-            if taken >= most:
+            if size >= most:
                 yield f"it expands to over {_PLAUSIBLE_RATIO} times its size, which no recording does"
                 return
             piece = chunk[start : start + _BUFFER]
-            taken += len(piece)
+            size += len(piece)
             yield piece
 
 

@@ -124,23 +124,23 @@ class _Encoding:
                     self._may_help = False
                     log.info("mttp: encoding stays in this process: %s", error)
 
-    def by_helper(self, work: int, given: Sequence[Frame]) -> bytes | None:
+    def by_helper(self, work: int, batch: Sequence[Frame]) -> bytes | None:
         """Return the reply of the encoding process; None without one, for few frames, or if it failed."""
-        if self._helper is None or len(given) < FEW:
+        if self._helper is None or len(batch) < FEW:
             return None
         with self._lock:
             if self._helper is None:
                 return None
             try:
-                return self._asked(self._helper, work, given) if self._helper.is_ready else None
+                return self._asked(self._helper, work, batch) if self._helper.is_ready else None
             except ProcessLostError as error:
                 self._lose(error)
             except (TypeError, ValueError, OverflowError):  # too long, or a resource that no message holds
                 pass
         return None
 
-    def _asked(self, helper: Process, work: int, given: Sequence[Frame]) -> bytes | None:
-        status, answer = helper.ask(frames.joined(given), TIMEOUT_SECONDS, kind=work)
+    def _asked(self, helper: Process, work: int, batch: Sequence[Frame]) -> bytes | None:
+        status, answer = helper.ask(frames.joined(batch), TIMEOUT_SECONDS, kind=work)
         return answer if status == DONE else None
 
     def _lose(self, error: ProcessLostError) -> None:

@@ -73,8 +73,8 @@ def _prints(kind: Any) -> bool:
 
 def frozen(attributes: object, faults: Faults) -> dict[str, Any]:
     """Return attributes of an event or a link as plain values, with tuples for sequences."""
-    kept = {name: plain(value, faults) for name, value in pairs("attributes", attributes, faults)}
-    return {name: as_tuple(value) for name, value in arrays(kept).items()}
+    plain_values = {name: plain(value, faults) for name, value in pairs("attributes", attributes, faults)}
+    return {name: as_tuple(value) for name, value in arrays(plain_values).items()}
 
 
 def as_tuple(value: Any) -> Any:
@@ -113,46 +113,46 @@ def left_out(count: int) -> int:
     return min(max(count, 0), _COUNTS[-1])
 
 
-def _wrong(what: str, given: object, faults: Faults) -> None:
-    faults.append(f"span_invalid: {what} {scalar_text(given):.80}")
+def _wrong(what: str, value: object, faults: Faults) -> None:
+    faults.append(f"span_invalid: {what} {scalar_text(value):.80}")
 
 
-def _string(what: str, given: object, faults: Faults) -> str:
-    if not isinstance(given, str):
-        _wrong(what, given, faults)
-    return text(given, faults)
+def _string(what: str, value: object, faults: Faults) -> str:
+    if not isinstance(value, str):
+        _wrong(what, value, faults)
+    return text(value, faults)
 
 
-def _one_of(kind: type[_T], what: str, given: object, otherwise: _T, faults: Faults) -> _T:
-    if isinstance(given, kind):
-        return given
-    _wrong(what, given, faults)
+def _one_of(kind: type[_T], what: str, value: object, otherwise: _T, faults: Faults) -> _T:
+    if isinstance(value, kind):
+        return value
+    _wrong(what, value, faults)
     return otherwise
 
 
-def _time(what: str, given: object, otherwise: int, faults: Faults) -> int:
-    if type(given) is int and 0 <= given < 2**63:
-        return given
-    _wrong(what, given, faults)
-    found = nanoseconds(given, [])
-    return otherwise if found is None else found
+def _time(what: str, value: object, otherwise: int, faults: Faults) -> int:
+    if type(value) is int and 0 <= value < 2**63:
+        return value
+    _wrong(what, value, faults)
+    moment = nanoseconds(value, [])
+    return otherwise if moment is None else moment
 
 
-def _status(given: Status, faults: Faults) -> Status:
-    if isinstance(given.status_code, StatusCode):
-        return given
-    _wrong("status", given.status_code, faults)
+def _status(status: Status, faults: Faults) -> Status:
+    if isinstance(status.status_code, StatusCode):
+        return status
+    _wrong("status", status.status_code, faults)
     return Status(StatusCode.UNSET)
 
 
-def _attributes(given: object, faults: Faults) -> Mapping[str, Any]:
+def _attributes(attributes: object, faults: Faults) -> Mapping[str, Any]:
     """Return attributes of valid types as a copy, others converted."""
-    if isinstance(given, Mapping) and all(
+    if isinstance(attributes, Mapping) and all(
         type(key) is str and type(value) in _EXACT and (type(value) is not int or value in _INT64)
-        for key, value in given.items()
+        for key, value in attributes.items()
     ):
-        return dict(given)
-    return frozen(given, faults)
+        return dict(attributes)
+    return frozen(attributes, faults)
 
 
 def _event(event: Event, otherwise: int, faults: Faults) -> Event:
@@ -218,8 +218,8 @@ def link_fields(link: Link) -> tuple[Any, ...]:
 
 def _listed(attributes: Attributes) -> dict[str, Any]:
     """Return attributes with tuples as lists, as in records that were read."""
-    found = dict(attributes or {})
-    return {key: list(value) if type(value) is tuple else value for key, value in found.items()}
+    copy = dict(attributes or {})
+    return {key: list(value) if type(value) is tuple else value for key, value in copy.items()}
 
 
 def printed(span: ReadableSpan, indent: int | None) -> str:

@@ -138,8 +138,8 @@ class RecordingSpan(Outlasted, ReadableSpan):
             self._kind = kind
         if links:
             self._links = list(links)
-        given = None if start_time is None else self._time(start_time)
-        self._start_time: int = trace.offset + clock.monotonic() if given is None else given
+        moment = None if start_time is None else self._time(start_time)
+        self._start_time: int = trace.offset + clock.monotonic() if moment is None else moment
         if trace.origin.observers is not None:
             self._show_start(trace.origin.observers, above)
 
@@ -335,17 +335,17 @@ class RecordingSpan(Outlasted, ReadableSpan):
 
     def _keep(self, key: str, value: object) -> None:
         if self.admits(key):
-            kept = self.checked(plain, value)
+            copy = self.checked(plain, value)
             is_secret = self._trace.origin.secrets.names(key)
-            self.encoded[key] = self.without_secrets(key, kept) if is_secret else kept
+            self.encoded[key] = self.without_secrets(key, copy) if is_secret else copy
 
     def without_secrets(self, key: str, value: Any) -> Any:
         """Return the value without secrets; each one is listed in the omissions."""
         hidden: list[str] = []
-        kept = self._trace.origin.secrets.hide(key, value, hidden)
+        copy = self._trace.origin.secrets.hide(key, value, hidden)
         if hidden:
             self.omissions.extend(hidden)
-        return kept
+        return copy
 
     def bounded(self, key: str, value: Any) -> Any:
         """Return content in which a picture that the trace has already, or that is too large, is a digest."""
@@ -370,8 +370,8 @@ class RecordingSpan(Outlasted, ReadableSpan):
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add an event; `timestamp` is in nanoseconds since the Unix epoch, now by default."""
         if self._takes("add_event"):
-            given = None if timestamp is None else self._time(timestamp)
-            when = self._trace.now() if given is None else given
+            moment = None if timestamp is None else self._time(timestamp)
+            when = self._trace.now() if moment is None else moment
             event = Event(self._text(name), self._frozen(attributes), when)
             self._events = self._events or []
             cast("list[Event]", self._events).append(event)
@@ -474,17 +474,17 @@ class RecordingSpan(Outlasted, ReadableSpan):
     def seal(self, end_time: int | None = None) -> None:
         """Set the end and the final attributes, and pass the span to observers and the sink."""
         trace = self._trace
-        given = None if end_time is None else self._time(end_time)
-        ended = trace.offset + clock.monotonic() if given is None else given
+        moment = None if end_time is None else self._time(end_time)
+        ended = trace.offset + clock.monotonic() if moment is None else moment
         if ended < self._start_time:
-            if given is not None:
+            if moment is not None:
                 self.fault("time_invalid", "the end is before the start")
             ended = self._start_time
         if self._faults:
             self.encoded[a.FAULTS] = list(dict.fromkeys(self._faults))
         if self._omissions:
-            stated = self.encoded.get(a.OMISSIONS) or ()
-            self.encoded[a.OMISSIONS] = list(dict.fromkeys([*stated, *self._omissions]))
+            earlier = self.encoded.get(a.OMISSIONS) or ()
+            self.encoded[a.OMISSIONS] = list(dict.fromkeys([*earlier, *self._omissions]))
         self._end_time = ended
         span = self if self.outside is None else self._inside()
         if trace.origin.observers is not None:
@@ -533,18 +533,18 @@ class RecordingSpan(Outlasted, ReadableSpan):
 
     # Faults.
 
-    def _time(self, given: object) -> int | None:
+    def _time(self, value: object) -> int | None:
         """Check a time from a caller; return None and count a fault if it is invalid."""
-        if type(given) is int and 0 <= given < _LAST_TIME:  # the usual case
-            return given
-        found: int | None = self.checked(nanoseconds, given)
-        return found
+        if type(value) is int and 0 <= value < _LAST_TIME:  # the usual case
+            return value
+        moment: int | None = self.checked(nanoseconds, value)
+        return moment
 
     def checked(self, convert: Any, *args: Any, **kwargs: Any) -> Any:
         """Return `convert(*args, faults)`, and count its faults."""
-        found: Faults = []
-        result = convert(*args, found, **kwargs)
-        self.note(found)
+        faults: Faults = []
+        result = convert(*args, faults, **kwargs)
+        self.note(faults)
         return result
 
     def note(self, faults: Faults) -> None:
