@@ -41,12 +41,12 @@ def from_environment(profile: str | None = None) -> list[Transport] | None:
 def _opened(name: str, profile: str | None) -> Transport:
     if name in _PROTOCOLS:
         return _otlp(_PROTOCOLS[name], profile=profile)
-    found = list(entry_points(group=_GROUP, name=name))
-    if not found:
+    points = list(entry_points(group=_GROUP, name=name))
+    if not points:
         known = sorted({"none", *(point.name for point in entry_points(group=_GROUP))})
         raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}{known_are(name, known)}")
     try:
-        exporter: Transport = found[0].load()()
+        exporter: Transport = points[0].load()()
     except Exception as error:  # an exporter of another library may raise any error
         raise_interrupt(error)
         raise TransportError(

@@ -137,5 +137,5 @@ class ExportTarget:
 
 
 def _address(transport: Transport) -> str:
-    own = type(transport).__repr__ is not object.__repr__
-    return repr(transport) if own else type(transport).__name__
+    has_repr = type(transport).__repr__ is not object.__repr__
+    return repr(transport) if has_repr else type(transport).__name__

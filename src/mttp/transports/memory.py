@@ -49,9 +49,9 @@ class MemoryTransport(SpanExporter):
     @taking_frames
     def export(self, spans: Sequence[ReadableSpan | Frame]) -> SpanExportResult:
         """Keep the spans as frames, which are converted to records on reading."""
-        kept = list(map(framed, spans))
+        frames = list(map(framed, spans))
         with self._lock:
-            for frame in kept:
+            for frame in frames:
                 self._keep(frame)
             while self.max_episodes is not None and len(self._others) > self.max_episodes:
                 del self._traces[self._others.popitem(last=False)[0]]
@@ -90,8 +90,8 @@ class MemoryTransport(SpanExporter):
         with self._lock:
             for trace in self._traces.values():
                 trace[:] = [record(each) if isinstance(each, Frame) else each for each in trace]
-            kept = [cast(SpanRecord, each) for trace in self._traces.values() for each in trace]
-        return iter(kept)
+            records = [cast(SpanRecord, each) for trace in self._traces.values() for each in trace]
+        return iter(records)
 
     def clear(self) -> None:
         """Drop all spans."""

@@ -104,22 +104,22 @@ def take(options: Mapping[str, object], model: Callable[..., object]) -> dict[st
         if name not in kinds:
             known = known_are(name, kinds) if kinds else "; this address has no options"
             raise TransportError(f"unknown option {name!r}{known}")
-    given = {name: value for name, value in options.items() if value is not None}
-    return {name: parse(kinds[name], value, f"option {name}") for name, value in given.items()}
+    values = {name: value for name, value in options.items() if value is not None}
+    return {name: parse(kinds[name], value, f"option {name}") for name, value in values.items()}
 
 
 def parsers(model: Callable[..., object]) -> dict[str, Callable[[Any], object]]:
     """Return the parser of each option of a class or a function, by name."""
-    found: dict[str, Callable[[Any], object]] = {}
+    by_name: dict[str, Callable[[Any], object]] = {}
     function = model.__init__ if isinstance(model, type) else model  # type: ignore[misc]
     hints = get_type_hints(function, include_extras=True)
     for name, hint in hints.items():
         for kind in (hint, *get_args(hint)):
             if get_origin(kind) is Literal:
-                found[name] = one_of(*get_args(kind))
+                by_name[name] = one_of(*get_args(kind))
             elif get_origin(kind) is Annotated:
-                found[name] = kind.__metadata__[0]
-    return found
+                by_name[name] = kind.__metadata__[0]
+    return by_name
 
 
 def parse(parser: Callable[[Any], object], value: object, source: str) -> Any:
@@ -146,8 +146,8 @@ def known_are(word: str, known: Iterable[str], *, ending: str = "") -> str:
 
     choices = list(known)
     nearest = get_close_matches(word, choices, n=1)
-    meant = f"; did you mean {nearest[0] + ending!r}?" if nearest and word not in choices else ";"
-    return f"{meant} known are {', '.join(f'{choice}{ending}' for choice in choices)}"
+    suggestion = f"; did you mean {nearest[0] + ending!r}?" if nearest and word not in choices else ";"
+    return f"{suggestion} known are {', '.join(f'{choice}{ending}' for choice in choices)}"
 
 
 # Parsers of values.
@@ -166,9 +166,9 @@ def one_of(*choices: str) -> Callable[[object], str]:
 
 def _positive(value: object) -> int:
     with suppress(ValueError, TypeError):
-        found = int(value) if isinstance(value, str) else index(value)  # type: ignore[arg-type]
-        if not isinstance(value, bool) and 0 < found < 10**18:
-            return found
+        number = int(value) if isinstance(value, str) else index(value)  # type: ignore[arg-type]
+        if not isinstance(value, bool) and 0 < number < 10**18:
+            return number
     raise ValueError("expected a whole number above zero")
 
 
@@ -229,21 +229,21 @@ def _directory(value: object) -> str:
         raise ValueError(str(error)) from error
 
 
-def _headers(given: object, decode: Callable[[str], str] = str) -> dict[str, str]:
+def _headers(headers: object, decode: Callable[[str], str] = str) -> dict[str, str]:
     """Parse headers by lower-case name; errors omit values, which may be secrets."""
-    if isinstance(given, str):
-        pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
+    if isinstance(headers, str):
+        pairs = [pair.partition("=") for pair in headers.split(",") if pair.strip()]
         if any(not equals for _, equals, _ in pairs):
             raise ValueError("expected name=value, separated by commas")
-        given = {decode(name.strip()): decode(value.strip()) for name, _, value in pairs}
-    if not isinstance(given, Mapping):
+        headers = {decode(name.strip()): decode(value.strip()) for name, _, value in pairs}
+    if not isinstance(headers, Mapping):
         raise ValueError("expected a mapping of names to values")
-    for name, value in given.items():
+    for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a valid header name")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
             raise ValueError(f"the value of {name} is not a valid header value")
-    return {name.lower(): value for name, value in given.items()}
+    return {name.lower(): value for name, value in headers.items()}
 
 
 escaped_headers = partial(_headers, decode=unquote)

@@ -108,14 +108,14 @@ def _randomness(trace_id: int, run_id: str, group: str | None) -> int:
     return int.from_bytes(digest[: shares.BITS // 8], "big")
 
 
-def _rule(given: str | Rule) -> Rule:
-    if callable(given):
-        return given
-    name: object = given
+def _rule(rule: str | Rule) -> Rule:
+    if callable(rule):
+        return rule
+    name: object = rule
     known = [RULES[name]] if isinstance(name, str) and name in RULES else []
     if not known:
         raise ConfigureError(
-            f"sampling rule {scalar_text(given):.80} is not one of {', '.join(RULES)}, nor a function"
+            f"sampling rule {scalar_text(rule):.80} is not one of {', '.join(RULES)}, nor a function"
         )
     return known[0]
 
@@ -132,8 +132,8 @@ def from_environment() -> Sampling | None:
         return Sampling(0.0, keep=())
     if name != "traceidratio":
         return None
-    stated = os.environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0"
+    ratio = os.environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0"
     try:
-        return Sampling(float(stated), keep=())
+        return Sampling(float(ratio), keep=())
     except ValueError as error:  # as a ConfigureError is, too
-        raise ConfigureError(f"OTEL_TRACES_SAMPLER_ARG={stated!r} is not a number from 0 to 1") from error
+        raise ConfigureError(f"OTEL_TRACES_SAMPLER_ARG={ratio!r} is not a number from 0 to 1") from error

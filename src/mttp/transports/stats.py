@@ -209,15 +209,15 @@ class Stats:
     def as_dict(self) -> dict[str, Any]:
         """All counters by name, as they stood at one moment."""
         with self.lock:
-            each = {name: transport.as_dict() for name, transport in self.transports.items()}
-            found = each.values()
+            by_name = {name: transport.as_dict() for name, transport in self.transports.items()}
+            counters = by_name.values()
             return {
                 "episodes": self.episodes,
                 "steps": self.steps,
-                "spans": max((one["recorded"] + one["sampled_out"] for one in found), default=0),
-                "recorded": sum(one["recorded"] for one in found),
+                "spans": max((counts["recorded"] + counts["sampled_out"] for counts in counters), default=0),
+                "recorded": sum(counts["recorded"] for counts in counters),
                 "delivered": self.delivered,
-                "pending": sum(one["pending"] for one in found),
+                "pending": sum(counts["pending"] for counts in counters),
                 "spooled": self.spooled,
                 "lost": dict(self.lost),
                 "lost_episodes": self.lost_episodes,
@@ -225,7 +225,7 @@ class Stats:
                 "forwarded": dict(self.forwarded),
                 "faults": dict(self.faults),
                 "blocked_seconds": self.blocked_seconds,
-                "transports": each,
+                "transports": by_name,
             }
 
     def __repr__(self) -> str:

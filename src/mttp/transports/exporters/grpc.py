@@ -35,13 +35,13 @@ class GrpcSpanExporter(RetryingExporter):
         compression: grpc.Compression | None = None,
         channel_options: Sequence[tuple[str, Any]] = (),
     ) -> None:
-        given = (
+        by_name = (
             parse(escaped_headers, headers, "option headers")
             if isinstance(headers, str)
             else dict(headers or {})
         )
         options = {
-            "headers": given,
+            "headers": by_name,
             "timeout": timeout,
             "compression": None if compression is None else _NAMES[compression],
             "profile": "collector",

@@ -120,10 +120,10 @@ class GrpcSender:
         except ValueError as error:  # the channel was closed by another thread
             return ExportResponse(verdict="again", cause="shutdown", message=str(error))
         try:
-            found = ExportTraceServiceResponse.FromString(response).partial_success
+            partial = ExportTraceServiceResponse.FromString(response).partial_success
         except DecodeError:  # the status is a success
             return ExportResponse(verdict="taken")
-        return partly(found.rejected_spans, spans, found.error_message, self._settings.headers)
+        return partly(partial.rejected_spans, spans, partial.error_message, self._settings.headers)
 
     def close(self) -> None:
         """Close the channel, which cancels a call in progress."""
@@ -136,8 +136,8 @@ def _credentials(settings: Settings) -> Any:
     """Return credentials from the files; a certificate without a key file must have its key."""
     key = settings.client_key or settings.client_certificate
     paths = (settings.certificate, key, settings.client_certificate)
-    found = [regular_files.read(Path(path), MAX_CERTIFICATE) if path else None for path in paths]
-    return grpc.ssl_channel_credentials(*found)
+    contents = [regular_files.read(Path(path), MAX_CERTIFICATE) if path else None for path in paths]
+    return grpc.ssl_channel_credentials(*contents)
 
 
 def _refusal(error: Any, timeout: float, sent: Mapping[str, str]) -> ExportResponse:
@@ -167,14 +167,14 @@ def _message(code: Any, details: str, timeout: float) -> str:
 def _retry_after(error: Any) -> float | None:
     """Return the delay of RetryInfo, which is in its own metadata or in the status."""
     trailing = dict(error.trailing_metadata() or ())
-    found = RetryInfo()
+    retry = RetryInfo()
     try:
         if raw := trailing.get("google.rpc.retryinfo-bin"):
-            found.ParseFromString(raw)
+            retry.ParseFromString(raw)
         else:
             details = Status.FromString(trailing.get("grpc-status-details-bin", b"")).details
-            if not any(detail.Unpack(found) for detail in details):
+            if not any(detail.Unpack(retry) for detail in details):
                 return None
     except DecodeError:
         return None
-    return min(max(float(found.retry_delay.seconds + found.retry_delay.nanos / 1e9), 0.0), LONGEST_WAIT)
+    return min(max(float(retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9), 0.0), LONGEST_WAIT)

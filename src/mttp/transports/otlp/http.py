@@ -124,9 +124,9 @@ def _error_message(kind: str, body: bytes) -> bytes:
         return b""
 
 
-def _unanswered(found: RequestError, *, secure: bool) -> ExportResponse:
+def _unanswered(failure: RequestError, *, secure: bool) -> ExportResponse:
     """Return the outcome of a request without an answer, with a suggestion."""
     advice = (_ADVICE_SECURE if secure else _ADVICE_PLAIN).get(
-        found.kind, "is an OTLP receiver running there?"
+        failure.kind, "is an OTLP receiver running there?"
     )
-    return ExportResponse(verdict="again", cause=found.cause, message=f"{found.message}; {advice}")
+    return ExportResponse(verdict="again", cause=failure.cause, message=f"{failure.message}; {advice}")

@@ -86,8 +86,8 @@ class Settings:
 def variable(name: str) -> tuple[str, str]:
     """Return name and value of the variable for traces, else of the general one; empty if neither is set."""
     for full in (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"):
-        if found := os.environ.get(full, "").strip():
-            return full, found
+        if value := os.environ.get(full, "").strip():
+            return full, value
     return "", ""
 
 
@@ -99,16 +99,16 @@ def resolve(url: str, options: Mapping[str, object]) -> Settings:
     """
     parts = _split(url)
     protocol = "grpc" if parts.scheme.startswith("grpc") else "http"
-    given = take(options, Settings)
-    profile = given.get("profile") or guessed(url)
+    from_options = take(options, Settings)
+    profile = from_options.get("profile") or guessed(url)
     from_variables = _from_variables()
-    headers = {**profile.headers, **from_variables.get("headers", {}), **given.get("headers", {})}
+    headers = {**profile.headers, **from_variables.get("headers", {}), **from_options.get("headers", {})}
     usual = {"max_bytes": min(_MAX_BYTES[protocol], profile.max_bytes or _MOST_BYTES)}
     settings = Settings(
         protocol=protocol,
         endpoint=parts.netloc if protocol == "grpc" else url,
         secure=parts.scheme in ("https", "grpcs"),
-        **{**usual, **from_variables, **given, "headers": headers, "profile": profile},
+        **{**usual, **from_variables, **from_options, "headers": headers, "profile": profile},
     )
     if settings.client_key and not settings.client_certificate:
         raise TransportError("client_key is given without client_certificate")
@@ -137,8 +137,8 @@ def _split(url: str) -> SplitResult:
 
 
 def _from_variables() -> dict[str, Any]:
-    found = {name: variable(name.upper()) for name in VARIABLES}
-    return {name: parse_variable(name, value, full) for name, (full, value) in found.items() if full}
+    variables = {name: variable(name.upper()) for name in VARIABLES}
+    return {name: parse_variable(name, value, full) for name, (full, value) in variables.items() if full}
 
 
 def parse_variable(option: str, value: str, full: str) -> Any:

@@ -66,8 +66,8 @@ class OtlpTransport(SpanExporter):
         self._place = without_secrets(url)
         self.spool = self._open_spool()
         """The spool; None without the option."""
-        given = [name for name, value in options.items() if value is not None and name != "headers"]
-        self._given = {name: getattr(self.settings, name) for name in given}
+        names = [name for name, value in options.items() if value is not None and name != "headers"]
+        self._given = {name: getattr(self.settings, name) for name in names}
         if "profile" in self._given:
             self._given["profile"] = self.profile
         self._logged = ""

@@ -28,14 +28,14 @@ class ContentFilter:
     def __call__(self, frame: Frame) -> Frame:
         """Return the span without withheld values, or the span itself if none is withheld."""
         trace_id, record = frame.trace_id, frames.record(frame)
-        kept = kept_of(self._withholding, record, self._spent.get(trace_id, 0))
-        for detail in kept.raised:
+        content = kept_of(self._withholding, record, self._spent.get(trace_id, 0))
+        for detail in content.raised:
             self._fault("redaction_failed", detail)
         if frame.is_last:
             self._spent.pop(trace_id, None)
-        elif kept.spent:
-            self._spent[trace_id] = kept.spent
-        return frames.changed(frame, with_kept(record, kept)) if kept.changed else frame
+        elif content.spent:
+            self._spent[trace_id] = content.spent
+        return frames.changed(frame, with_kept(record, content)) if content.changed else frame
 
 
 def kept_of(withholding: Withholding, record: SpanRecord, spent: int) -> Kept:

@@ -111,17 +111,17 @@ class DiskQueue:
         """
         while not self._batch and self.has_work:
             self._source = self._spool.own if self.has_own else self._spool.adopted()
-            found = self._source.take(max_bytes) if self._source is not None else None
-            if self._source is None or found is None:
+            segment = self._source.take(max_bytes) if self._source is not None else None
+            if self._source is None or segment is None:
                 self._end_of_folder()
                 continue
-            self._scopes = list({id(record.scope): record.scope for record in found.records}.values())
+            self._scopes = list({id(record.scope): record.scope for record in segment.records}.values())
             self._batch = [
-                framed(replace(record, attributes=unpacked(record.attributes))) for record in found.records
+                framed(replace(record, attributes=unpacked(record.attributes))) for record in segment.records
             ]
-            if found.damaged and not self.has_own:  # those of this process are counted at the end
+            if segment.damaged and not self.has_own:  # those of this process are counted at the end
                 with self._stats.lock:
-                    self._stats.forwarded["spool_damaged"] += found.damaged
+                    self._stats.forwarded["spool_damaged"] += segment.damaged
             if not self._batch:
                 self._source.advance()
         return self._batch

@@ -31,10 +31,10 @@ REFUSALS = 3
 
 def traces(frames: Iterable[Frame]) -> dict[int, list[Frame]]:
     """Return spans by trace, in the order in which each trace appears first."""
-    found: dict[int, list[Frame]] = {}
+    by_trace: dict[int, list[Frame]] = {}
     for frame in frames:
-        found.setdefault(frame.trace_id, []).append(frame)
-    return found
+        by_trace.setdefault(frame.trace_id, []).append(frame)
+    return by_trace
 
 
 class FrameQueue:
@@ -61,15 +61,15 @@ class FrameQueue:
 
     def take(self, max_bytes: int, *, alone: bool = False) -> list[Frame]:
         """Remove and return the first spans, about `max_bytes`; `alone` only those of the first trace."""
-        taken: list[Frame] = []
+        batch: list[Frame] = []
         size, waiting = 0, self._frames
         while waiting and size < max_bytes:
-            if alone and taken and waiting[0].trace_id != taken[0].trace_id:
+            if alone and batch and waiting[0].trace_id != batch[0].trace_id:
                 break
-            taken.append(waiting.popleft())
-            size += len(taken[-1])
+            batch.append(waiting.popleft())
+            size += len(batch[-1])
         self.bytes -= size
-        return taken
+        return batch
 
     def drop(self, trace_id: int) -> list[Frame]:
         """Remove and return the spans of a trace."""
@@ -225,7 +225,8 @@ class ExportRetry:
         offered = disk.take(self._target.segment_bytes)
         answer = self._export(offered) if offered else _ExportOutcome()
         with self._lock:
-            if disk.settle(answer.kept, Counter({one.cause: one.spans for one in answer.rejections})):
+            rejected = Counter({rejection.cause: rejection.spans for rejection in answer.rejections})
+            if disk.settle(answer.kept, rejected):
                 self._count(offered, answer)
         return answer, offered
 
@@ -268,16 +269,16 @@ class ExportRetry:
             shutdown()
 
     def _export(self, spans: Sequence[Frame]) -> _ExportOutcome:
-        given: Sequence[Any] = spans
+        batch: Sequence[Any] = spans
         try:
             if not self._target.takes_frames:
-                given = [EndedSpan(record(frame), is_sampled=frame.is_sampled) for frame in spans]
-            taken = self._target.transport.export(given) is SpanExportResult.SUCCESS
+                batch = [EndedSpan(record(frame), is_sampled=frame.is_sampled) for frame in spans]
+            is_delivered = self._target.transport.export(batch) is SpanExportResult.SUCCESS
         except PartialExport as refused:
             named = set(map(id, refused.kept))
-            kept = [frame for frame, span in zip(spans, given, strict=True) if id(span) in named]
-            rejections = tuple(_at_most(len(spans) - len(kept), refused.rejections))
-            return _ExportOutcome(kept, rejections, refused, refused.retry_after or 0.0)
+            remaining = [frame for frame, span in zip(spans, batch, strict=True) if id(span) in named]
+            rejections = tuple(_at_most(len(spans) - len(remaining), refused.rejections))
+            return _ExportOutcome(remaining, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
             raise_interrupt(error)
             return _ExportOutcome(kept=spans, error=error)
@@ -287,7 +288,7 @@ class ExportRetry:
             return _ExportOutcome(kept=spans, error=RuntimeError(repr(error)))
         return (
             _ExportOutcome()
-            if taken
+            if is_delivered
             else _ExportOutcome(kept=spans, error=RuntimeError("the transport refused them"))
         )
 
@@ -307,11 +308,11 @@ class ExportRetry:
             for trace_id in traces(offered) if self._refusals else ():
                 self._refusals.pop(trace_id, None)
             return
-        kept = traces(answer.kept)
-        if len(kept) == 1 and not isinstance(answer.error, (OSError, MemoryError, PartialExport)):
-            self._refused(kept)
+        by_trace = traces(answer.kept)
+        if len(by_trace) == 1 and not isinstance(answer.error, (OSError, MemoryError, PartialExport)):
+            self._refused(by_trace)
         left: list[Frame] = []
-        for trace_id, frames in kept.items():
+        for trace_id, frames in by_trace.items():
             if trace_id in self._losses:
                 self._losses.add(trace_id, frames)
             else:
@@ -321,16 +322,16 @@ class ExportRetry:
         else:
             self.queue.extend(left)  # at the end: they may be the cause of the failure
 
-    def _refused(self, kept: dict[int, list[Frame]]) -> None:
+    def _refused(self, by_trace: dict[int, list[Frame]]) -> None:
         """Drop the one episode of a segment after `REFUSALS` failures while others were delivered."""
-        (trace_id,) = kept
+        (trace_id,) = by_trace
         count, delivered = self._refusals.get(trace_id, (0, -1))
         if self._stats.delivered == delivered:
             return
         self._refusals[trace_id] = (count + 1, self._stats.delivered)
         if count + 1 == REFUSALS:
             del self._refusals[trace_id]
-            self._losses.add(trace_id, kept.pop(trace_id) + self.queue.drop(trace_id), "refused")
+            self._losses.add(trace_id, by_trace.pop(trace_id) + self.queue.drop(trace_id), "refused")
 
     def _log(self, answer: _ExportOutcome, offered: Sequence[Frame]) -> None:
         now, name = clock.seconds(), self._target.address

@@ -370,10 +370,10 @@ class Pipeline:
         An encoding process that is silent for a share of `seconds` is killed; its spans are encoded here.
         """
         until, helper_seconds = clock.seconds() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
-        while not (found := condition()) and (left := until - clock.seconds()) > 0:
+        while not (holds := condition()) and (left := until - clock.seconds()) > 0:
             self._changed.wait(min(left, helper_seconds / 2))
             encoder.hurry(helper_seconds)
-        return found
+        return holds
 
     def _drain(self) -> deque[Frame]:
         """Take all spans from the inbox to prepare them; a signal handler may do so at any time."""
@@ -497,32 +497,32 @@ class Pipeline:
             if fresh is not self._preparing:  # it took so long that it was given up
                 return
             self._preparing, self._preparing_bytes = deque(), 0
-            for trace_id, spans, found in prepared:
-                if isinstance(found, Exception):
-                    self._leave_out(trace_id, spans, found)
+            for trace_id, spans, outcome in prepared:
+                if isinstance(outcome, Exception):
+                    self._leave_out(trace_id, spans, outcome)
                     continue
-                self._stats.taken += len(found) - len(spans)
+                self._stats.taken += len(outcome) - len(spans)
                 if trace_id in self._losses:
-                    self._losses.add(trace_id, found)
+                    self._losses.add(trace_id, outcome)
                 else:
-                    self._retry.queue.extend(found)
+                    self._retry.queue.extend(outcome)
 
     def _sample(self, sampler: TailSampler, fresh: deque[Frame]) -> None:
         """Replace new spans with those that are to be exported."""
         for _ in range(len(fresh)):
-            wanted = sampler.judge(fresh[0])
+            is_wanted = sampler.judge(fresh[0])
             with self._lock:
                 if fresh is not self._preparing:
                     return
-                fresh.extend(sampler.admit(fresh.popleft(), wanted=wanted))
+                fresh.extend(sampler.admit(fresh.popleft(), wanted=is_wanted))
 
     def _prepared(self, spans: Sequence[Frame]) -> Sequence[Frame] | Exception:
         """Return the spans of one trace filtered, with steps arranged for the transport, or the error."""
         try:
-            found = spans if self._takes_columns else spread(spans)
+            trace_spans = spans if self._takes_columns else spread(spans)
             if self._content_filter is not None:
-                found = list(map(self._content_filter, found))
-            arranged = packed(found, takes_columns=self._takes_columns)
+                trace_spans = list(map(self._content_filter, trace_spans))
+            arranged = packed(trace_spans, takes_columns=self._takes_columns)
             return list(map(_with_outcome, arranged)) if self._names_outcomes else arranged
         except Exception as error:
             raise_interrupt(error)

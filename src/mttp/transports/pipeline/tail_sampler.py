@@ -42,8 +42,8 @@ class TailSampler:
         """Whether a rule keeps the episode that ends with this span. Called without the lock."""
         if not span.is_last or (span.is_sampled and not span.of_episode):
             return False
-        held = self._held.get(span.trace_id, ())
-        return self._sampling.wants([frames.record(each).attributes for each in [*held, span]])
+        spans = self._held.get(span.trace_id, ())
+        return self._sampling.wants([frames.record(each).attributes for each in [*spans, span]])
 
     def admit(self, span: Frame, *, wanted: bool) -> Sequence[Frame]:
         """

@@ -169,8 +169,8 @@ class SpoolFolder:
         """Whether the file is not full, and neither deleted nor closed by the program."""
         if not file.is_ours:
             return False
-        found = os.fstat(file.number)
-        return found.st_size < FILE_BYTES and found.st_nlink > 0
+        status = os.fstat(file.number)
+        return status.st_size < FILE_BYTES and status.st_nlink > 0
 
     # Sending.
 
@@ -253,10 +253,10 @@ class SpoolFolder:
     def _numbers(self) -> list[int]:
         """Return the numbers of its files, the oldest first; raises OSError if they can't be listed."""
         try:
-            found = [(_FILE.fullmatch(path.name), path) for path in self.path.iterdir()]
+            matches = [(_FILE.fullmatch(path.name), path) for path in self.path.iterdir()]
         except FileNotFoundError:
             return []
-        return sorted(int(match[1]) for match, path in found if match and path.is_file())
+        return sorted(int(match[1]) for match, path in matches if match and path.is_file())
 
     def _position(self) -> tuple[int, int]:
         """Return the number of a file and the offset in it up to which lines were sent."""
@@ -278,8 +278,8 @@ class SpoolFolder:
 def destination_of(path: Path) -> SpoolDestination | None:
     """Return where the spans of a folder are to be sent; None if it is not the folder of a spool."""
     try:
-        found = json.loads(regular_files.read(path / OWNER, _MAX_OWNER))
-        return SpoolDestination(str(found["to"]), str(found["profile"]))
+        owner = json.loads(regular_files.read(path / OWNER, _MAX_OWNER))
+        return SpoolDestination(str(owner["to"]), str(owner["profile"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 

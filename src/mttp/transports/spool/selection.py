@@ -34,18 +34,18 @@ def select(directory: Path, to: str | None) -> SpoolSelection:
 
     If all folders are for one receiver, `to` may be another one. Raises ConfigureError if it is not clear.
     """
-    found = {path: where for path in folders(directory) if (where := destination_of(path)) is not None}
-    known = {where.to for where in found.values()}
+    destinations = {path: where for path in folders(directory) if (where := destination_of(path)) is not None}
+    known = {where.to for where in destinations.values()}
     place, _, options = (to or "").partition("?")
     place = place.rstrip("/")
     spellings = known if to is None else known.intersection([place, f"{place}{TRACES_PATH}"])
-    wanted = spellings or known
-    is_clear = len(wanted) == 1 and (to is not None or REDACTED not in min(wanted))
+    receivers = spellings or known
+    is_clear = len(receivers) == 1 and (to is not None or REDACTED not in min(receivers))
     if not is_clear:
         listed = ", ".join(sorted(known))
         raise ConfigureError(f"{directory} has spans for {listed}; name the receiver with --to")
-    paths = [path for path, where in found.items() if where.to in wanted]
-    profiles = {found[path].profile for path in paths}
+    paths = [path for path, where in destinations.items() if where.to in receivers]
+    profiles = {destinations[path].profile for path in paths}
     is_stated = len(profiles) == 1 and spellings and "profile=" not in options
     profile = profiles.pop() if is_stated else None
-    return SpoolSelection(to or min(wanted), profile, paths, len(found) - len(paths))
+    return SpoolSelection(to or min(receivers), profile, paths, len(destinations) - len(paths))

@@ -51,8 +51,8 @@ class Spool:
     def append(self, lines: bytes | bytearray) -> None:
         """Append whole lines; raises SpoolFullError, or another OSError if they can't be written."""
         with self._lock:
-            own = bytes_of(self._own.path) if self._own is not None else 0
-            if own + self._others_bytes() + len(lines) > self.max_bytes:
+            own_bytes = bytes_of(self._own.path) if self._own is not None else 0
+            if own_bytes + self._others_bytes() + len(lines) > self.max_bytes:
                 raise SpoolFullError(f"the spool {self.directory} has reached spool_bytes={self.max_bytes}")
             own_exists = self._own is not None and (self._own.path / OWNER).exists() and self._own.is_held()
             if self._own is not None and not own_exists:
@@ -70,9 +70,9 @@ class Spool:
     def remove_own(self) -> None:
         """Delete the folder of this process, whose spans were sent."""
         with self._lock:
-            own, self._own = self._own, None
-        if own is not None:
-            own.remove()
+            folder, self._own = self._own, None
+        if folder is not None:
+            folder.remove()
 
     def adopted(self) -> SpoolFolder | None:
         """
@@ -83,10 +83,10 @@ class Spool:
         with self._lock:
             if self._adopted is None and clock.seconds() - self._looked > LOOK_SECONDS:
                 with suppress(OSError):
-                    found = (
+                    candidates = (
                         SpoolFolder.adopt(path, to=self.destination.to) for path in self._other_folders()
                     )
-                    self._adopted = next((folder for folder in found if folder is not None), None)
+                    self._adopted = next((folder for folder in candidates if folder is not None), None)
                 if self._adopted is None:
                     self._looked = clock.seconds()
             return self._adopted
@@ -113,8 +113,8 @@ class Spool:
         self.close()  # closes copies of descriptors: the parent's locks stay
 
     def _other_folders(self) -> Iterator[Path]:
-        own = self._own.path if self._own is not None else None
-        return (path for path in folders(self.directory) if path != own)
+        own_path = self._own.path if self._own is not None else None
+        return (path for path in folders(self.directory) if path != own_path)
 
     def _others_bytes(self) -> int:
         """Return the bytes of the files of other processes."""
