@@ -123,18 +123,14 @@ def load(package: str) -> Integration:
 
 def integration_of(target: object) -> Integration:
     """Return the integration for a target; raises InstrumentError if there is none."""
-    packages = _packages(type(target))
+    kinds = type(target).__mro__
+    packages = list(dict.fromkeys(kind.__module__.partition(".")[0] for kind in kinds))
     for package in packages:
         if package in LIBRARIES:
             return load(package)
     if isinstance(target, classmethod) or (callable(target) and not isinstance(target, type)):
         return cast("Integration", import_module("mttp.integrations.functions"))
     raise InstrumentError(_unsupported(target, packages))
-
-
-def _packages(kind: type) -> list[str]:
-    """Return the top-level packages of a class and its bases, in method resolution order."""
-    return list(dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__))
 
 
 def _unsupported(target: object, packages: list[str]) -> str:

@@ -304,7 +304,8 @@ class _ModelCall:
     def take(self, response: Any) -> None:
         """Record a response; a stream is recorded while the user reads it."""
         try:
-            response = _parsed(response)
+            if type(response).__name__ == "LegacyAPIResponse":  # a raw response, which caches its parsed form
+                response = response.parse()
         except Exception as error:  # the caller meets the same error
             raise_interrupt(error)
             self._record_fault("answer_unrecorded", scalar_text(error))
@@ -447,11 +448,6 @@ def _content(choice: Any) -> Any:
     """Return the message of a chat choice as data, or the text of a text choice."""
     message = getattr(choice, "message", None)
     return getattr(choice, "text", None) if message is None else as_data(message, _PARSED)
-
-
-def _parsed(response: Any) -> Any:
-    """Return the parsed form of a raw response, which caches it; other responses unchanged."""
-    return response.parse() if type(response).__name__ == "LegacyAPIResponse" else response
 
 
 def _stream(response: Any) -> Any:

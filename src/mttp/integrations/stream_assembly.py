@@ -268,7 +268,7 @@ def _tool_calls(chunks: Iterable[list[Any]]) -> list[dict[str, Any]]:
     calls: list[_ToolCall] = []
     last: list[_ToolCall] = []
     for chunk, fragments in enumerate(chunks):
-        for fragment in filter(_is_mapping, fragments):
+        for fragment in (item for item in fragments if isinstance(item, Mapping)):
             call = _call_of(fragment, last, chunk)
             if call is None:
                 call = _ToolCall()
@@ -305,10 +305,6 @@ def _is_another(fragment: Mapping[str, Any], call: _ToolCall, chunk: int) -> boo
         return True
     is_more = arguments and not (isinstance(arguments, str) and arguments.isspace())
     return bool(is_more or name != call.name) and _is_object(call.arguments)
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:

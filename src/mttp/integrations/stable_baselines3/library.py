@@ -88,10 +88,6 @@ class StableBaselines3Library(Patches):
         if recorder is not None:
             recorder.use(options)
 
-    def _options(self, model: Any) -> Options | None:
-        attachment = self._models.get(model)
-        return self._default_options if attachment is None else attachment.options
-
     def _init_callback(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
         callback = wrapped(*args, **kwargs)
         return guard(LIBRARY, self._with_recording, model, callback) or callback
@@ -115,7 +111,8 @@ class StableBaselines3Library(Patches):
 
     def _with_recording(self, model: Any, callback: Any) -> Any:
         """Return the recording callback followed by the user's; None if the model is not recorded."""
-        options = self._options(model)
+        attachment = self._models.get(model)
+        options = self._default_options if attachment is None else attachment.options
         if options is None or not self.attached or is_suppressed():
             return None
         recorder = self._recorders.get(model)

@@ -103,7 +103,7 @@ class Completions:
         columns = batch.inputs[row] if row < len(batch.inputs) else {}
         prompt = _without_images(batch.prompts[row])
         truncated = len(ids) > 0 and ids[-1] not in self._ends
-        extras = self._extras(row)
+        extras = {name: values[row] for name, values in batch.extras.items() if row < len(values)}
         numbers = {name: _finite(value) for name, value in extras.items()}
         return Episode(
             trace_id=self.launch.trace_id(batch.number, self.first + row),
@@ -168,9 +168,6 @@ class Completions:
             calls, tokens = _without(calls, "arguments"), replace(tokens, ids=None)
             step = replace(step, action=None)
         return replace(step, calls=calls, tokens=tokens)
-
-    def _extras(self, row: int) -> dict[str, Any]:
-        return {name: values[row] for name, values in self.batch.extras.items() if row < len(values)}
 
     def _decode(self, ids: Array) -> str:
         return str(trainers.tokenizer(self._trainer).decode(ids.tolist(), skip_special_tokens=True))
