@@ -7,7 +7,6 @@ OpenInference and OpenLLMetry's names. Rewards are the proposed `rl.reward.*` at
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -253,7 +252,7 @@ def _reward(spans: Sequence[SpanRecord]) -> Reward:
         return Reward()
     span = scored[-1]
     score = span.attributes["rl.reward.score"]
-    value = _finite(score)
+    value = number(score)
     return Reward(
         value=value,
         status="error" if value is None else "ok",
@@ -263,11 +262,6 @@ def _reward(spans: Sequence[SpanRecord]) -> Reward:
         start_time=span.start_time,
         end_time=span.end_time,
     )
-
-
-def _finite(raw: object) -> float | None:
-    value = number(raw)
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _asked(steps: Sequence[Step]) -> str | None:

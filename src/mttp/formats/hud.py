@@ -128,7 +128,10 @@ class _Turns:
         """Add one step of a trace."""
         source = entry.get("source")
         if source == "user":
-            self.pending += [_message(as_mapping(message)) for message in as_list(entry.get("messages"))]
+            self.pending += [
+                {"role": message.get("role"), "content": _content([message.get("content")])}
+                for message in map(as_mapping, as_list(entry.get("messages")))
+            ]
         elif source == "agent":
             self._append(entry, action=_action(entry), tokens=_tokens(entry), calls=(_model_call(entry),))
         elif source == "tool":
@@ -197,11 +200,6 @@ def _times(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Messages and calls.
-
-
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    content = message.get("content")
-    return {"role": message.get("role"), "content": _content([content])}
 
 
 def _content(blocks: Sequence[Any]) -> Any:
