@@ -103,7 +103,7 @@ class Session(Live):
         self._after_close_callbacks = ExitStack()
         self._close_seconds = max((target.close_timeout for target in targets), default=PROCESSOR_SECONDS)
         faults: Faults = []
-        origin = SpanOrigin(resource, _scope(), secrets=secrets)
+        origin = SpanOrigin(resource, InstrumentationScope("mttp", __version__, SCHEMA_URL), secrets=secrets)
         self._observers = Observers(processors, self._fault, _redactor(withholding, origin, self._fault))
         watch_with(watch)
         if processors:
@@ -440,10 +440,6 @@ def _detected(run: Mapping[str, str]) -> Resource:
         return Resource.create(known)
     except RuntimeError:  # detectors need a thread, and none starts while the interpreter shuts down
         return Resource(known)
-
-
-def _scope() -> InstrumentationScope:
-    return InstrumentationScope("mttp", __version__, SCHEMA_URL)
 
 
 def loss_summary(run_id: str, counters: Mapping[str, Any]) -> str:
