@@ -132,16 +132,14 @@ class _Encoding:
             if self._helper is None:
                 return None
             try:
-                return self._asked(self._helper, work, batch) if self._helper.is_ready else None
+                if self._helper.is_ready:
+                    status, reply = self._helper.ask(frames.joined(batch), TIMEOUT_SECONDS, kind=work)
+                    return reply if status == DONE else None
             except ProcessLostError as error:
                 self._lose(error)
             except (TypeError, ValueError, OverflowError):  # too long, or a resource that no message holds
                 pass
         return None
-
-    def _asked(self, helper: Process, work: int, batch: Sequence[Frame]) -> bytes | None:
-        status, answer = helper.ask(frames.joined(batch), TIMEOUT_SECONDS, kind=work)
-        return answer if status == DONE else None
 
     def _lose(self, error: ProcessLostError) -> None:
         helper, self._helper = self._helper, None

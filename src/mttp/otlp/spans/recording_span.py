@@ -141,7 +141,7 @@ class RecordingSpan(Outlasted, ReadableSpan):
         moment = None if start_time is None else self._time(start_time)
         self._start_time: int = trace.offset + clock.monotonic() if moment is None else moment
         if trace.origin.observers is not None:
-            self._show_start(trace.origin.observers, above)
+            trace.origin.observers.started(self, self._around(above))
 
     def get_span_context(self) -> SpanContext:
         """Return its span context; once it has ended where it is still current, that of what encloses it."""
@@ -506,9 +506,6 @@ class RecordingSpan(Outlasted, ReadableSpan):
         if self._name is not name:
             self._record_type(name)
             self._name = text(self._name, [])
-
-    def _show_start(self, observers: SpanObserver, above: Span | None) -> None:
-        observers.started(self, self._around(above))
 
     def _around(self, above: Span | None) -> Context:
         """Return the current context with the parent as its current span."""
