@@ -61,7 +61,8 @@ class DiskQueue:
             if lines:
                 self._spool.append(lines)
         except (OSError, MemoryError) as error:
-            self._fail(error)
+            self.full_cause = "spool_full" if isinstance(error, SpoolFullError) else "spool_failed"
+            self._log("can't be written to the spool %s and wait in memory: %s", error)
             return left
         self.full_cause = ""
         with self._stats.lock:
@@ -88,10 +89,6 @@ class DiskQueue:
                 self._losses.add(span.trace_id, [span], cause)
         gone = set(map(id, lost))
         return lines, [span for span in spans if id(span) not in gone]
-
-    def _fail(self, error: OSError | MemoryError) -> None:
-        self.full_cause = "spool_full" if isinstance(error, SpoolFullError) else "spool_failed"
-        self._log("can't be written to the spool %s and wait in memory: %s", error)
 
     def log_unreadable(self, error: OSError) -> None:
         """Log that `take` raised an error, at most once a minute."""

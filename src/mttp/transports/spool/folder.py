@@ -91,7 +91,8 @@ class SpoolFolder:
         try:
             return cls._created(path, destination)
         except OSError:
-            _delete(path / OWNER)
+            with suppress(OSError):
+                (path / OWNER).unlink()
             path.rmdir()
             raise
 
@@ -325,8 +326,3 @@ def _spans_of(line: bytes) -> tuple[list[SpanRecord], str]:
     except LineError as error:
         return [], str(error)
     return good, reasons[0] if reasons else ""
-
-
-def _delete(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()
