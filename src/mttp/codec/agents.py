@@ -40,10 +40,10 @@ def decode(
     Attributes of the first span take precedence.
     The return is that of the first span, unless other processes recorded steps or scorings of the agent.
     """
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for span in reversed(spans):
-        found |= span.attributes
-    values = {"length": len(steps)} | fields.decode(Agent, found)
+        attributes |= span.attributes
+    values = {"length": len(steps)} | fields.decode(Agent, attributes)
     first = spans[0] if spans else None
     owner = segments.OWNER if first is None else segments.segment(first)
     source, reward = segments.effective_scoring(scorings, owner=owner) or (owner, Reward())
@@ -56,13 +56,13 @@ def decode(
         id=id,
         reward=reward,
         rewards=tuple(reward for _, reward in scorings),
-        metrics=templates.decode(a.METRIC, found),
-        metadata=templates.decode(a.METADATA, found),
-        error_type=found.get(a.ERROR_TYPE),
+        metrics=templates.decode(a.METRIC, attributes),
+        metadata=templates.decode(a.METADATA, attributes),
+        error_type=attributes.get(a.ERROR_TYPE),
         error_message=next((span.status_message for span in spans if span.status_message), None),
         faults=tuple(fault for span in spans for fault in span.attributes.get(a.FAULTS) or ()),
         omissions=tuple(omission for span in spans for omission in span.attributes.get(a.OMISSIONS) or ()),
-        extra=templates.unknown(found, _KEYS, _TEMPLATES),
+        extra=templates.unknown(attributes, _KEYS, _TEMPLATES),
         span_id="" if first is None else first.span_id,
         start_time=None if first is None else first.start_time,
         end_time=max((span.end_time for span in spans), default=None),

@@ -79,26 +79,26 @@ def _columns(annotation: Annotation) -> dict[str, Plain]:
     return {a.STEPS_FIRST_INDEX: annotation.step, a.STEPS_COUNT: count, **blocks.laid_out(columns)}
 
 
-def _of_steps(found: Mapping[str, Any]) -> dict[str, Any]:
+def _of_steps(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return arrays of shape [steps] by name."""
-    rows = blocks.rows(found)
+    rows = blocks.rows(attributes)
     return {
         name: np.array([row.get(key, np.nan) for row in rows])
         for name, key in steps.FACTS.items()
-        if f"{a.STEPS_COLUMN}.{key}" in found
+        if f"{a.STEPS_COLUMN}.{key}" in attributes
     }
 
 
 def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
     """Return the annotation of a span; the grades of its components are among the trace's other spans."""
-    found: Mapping[str, Any] = record.attributes
-    stated = found.get(a.ANNOTATION_KIND, FACT)
-    reward = _reward(record, others) if stated == "score" else None
-    is_of_steps = stated == OF_STEPS and blocks.is_block(found)
+    attributes: Mapping[str, Any] = record.attributes
+    annotation_kind = attributes.get(a.ANNOTATION_KIND, FACT)
+    reward = _reward(record, others) if annotation_kind == "score" else None
+    is_of_steps = annotation_kind == OF_STEPS and blocks.is_block(attributes)
     return Annotation(
-        key=_key(stated, found.get(a.ANNOTATION_KEY)),
-        value=_of_steps(found) if is_of_steps else found.get(a.ANNOTATION_VALUE),
-        step=found.get(a.STEPS_FIRST_INDEX if is_of_steps else a.STEP_INDEX),
+        key=_key(annotation_kind, attributes.get(a.ANNOTATION_KEY)),
+        value=_of_steps(attributes) if is_of_steps else attributes.get(a.ANNOTATION_VALUE),
+        step=attributes.get(a.STEPS_FIRST_INDEX if is_of_steps else a.STEP_INDEX),
         reward=reward,
         **fields.of_span(Annotation, record, KEYS, TEMPLATES),
     )
@@ -106,9 +106,9 @@ def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
 
 def spans(record: SpanRecord) -> Iterator[SpanRecord]:
     """Yield a span for each step of an annotation of several steps, as if each were annotated apart."""
-    found = record.attributes
-    shared = {key: value for key, value in found.items() if not key.startswith((a.STEPS_COLUMN, _OF_BLOCKS))}
-    for index, row in enumerate(blocks.rows(found), found.get(a.STEPS_FIRST_INDEX, 0)):
+    packed = record.attributes
+    shared = {key: value for key, value in packed.items() if not key.startswith((a.STEPS_COLUMN, _OF_BLOCKS))}
+    for index, row in enumerate(blocks.rows(packed), packed.get(a.STEPS_FIRST_INDEX, 0)):
         attributes = {**shared, **row, a.STEP_INDEX: index}
         yield replace(record, span_id=f"{record.span_id}:{index}", attributes=attributes)
 
@@ -116,14 +116,14 @@ def spans(record: SpanRecord) -> Iterator[SpanRecord]:
 _OF_BLOCKS = a.STEPS_COLUMN.removesuffix("column")
 
 
-def _key(stated: str, key: str | None) -> str:
+def _key(annotation_kind: str, key: str | None) -> str:
     """Return the kind, or the user-supplied key without its prefix."""
-    if key is None or _KINDS.get(key) == stated:
-        return stated
+    if key is None or _KINDS.get(key) == annotation_kind:
+        return annotation_kind
     return key.removeprefix(_OWN)
 
 
 def _reward(record: SpanRecord, others: Sequence[SpanRecord]) -> Reward:
     """Return the scoring of an annotation; one with a number and no status is ok."""
-    found = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
-    return rewards.decode(replace(record, attributes=found), summary_fields.children(others))
+    attributes = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
+    return rewards.decode(replace(record, attributes=attributes), summary_fields.children(others))

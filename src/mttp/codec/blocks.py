@@ -112,13 +112,13 @@ def encode(
     }
 
 
-def _reward_totals(given: Mapping[str, Column], count: int) -> dict[str, Plain]:
+def _reward_totals(by_key: Mapping[str, Column], count: int) -> dict[str, Plain]:
     """Return the sum of the rewards and the number of errors, for readers that do not decode columns."""
     totals: dict[str, Plain] = {}
-    if a.STEP_REWARD in given:
+    if a.STEP_REWARD in by_key:
         with suppress(OverflowError):  # the sum of finite numbers can overflow
-            totals[a.STEPS_REWARD_SUM] = math.fsum(entries(given, a.STEP_REWARD, count))
-    if errors := reward_errors(given, count):
+            totals[a.STEPS_REWARD_SUM] = math.fsum(entries(by_key, a.STEP_REWARD, count))
+    if errors := reward_errors(by_key, count):
         totals[a.STEPS_REWARD_ERRORS] = errors
     return totals
 
@@ -135,9 +135,9 @@ def reward_errors(given: Mapping[str, Column], count: int) -> int:
     )
 
 
-def _positions(given: Mapping[str, Column], key: str, count: int) -> Sequence[int]:
+def _positions(by_key: Mapping[str, Column], key: str, count: int) -> Sequence[int]:
     """Return the positions of the steps that have an attribute."""
-    at = given.get(key, Column((), ())).at
+    at = by_key.get(key, Column((), ())).at
     return range(count) if at is None or at == SAME else at
 
 
@@ -151,13 +151,13 @@ def entries(given: Mapping[str, Column], key: str, count: int) -> list[Any]:
 def laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
     """Return the columns' attributes and their layout."""
     stored = {key: _stored(column.entries) for key, column in given.items()}
-    kept = dict(given)
+    remaining = dict(given)
     for keys in content.BY_VALUE.values():
         if keys.value in stored and stored[keys.value].shape:
-            _imply(kept, (keys.dtype, keys.shape), given[keys.value].at)
+            _imply(remaining, (keys.dtype, keys.shape), given[keys.value].at)
     attributes: dict[str, Plain] = {}
     layout: list[list[Any]] = []
-    for key, column in kept.items():
+    for key, column in remaining.items():
         values, dtype, shape = stored[key] if column is given[key] else _stored(column.entries)
         which: Any = column.at if column.at is None or column.at == SAME else list(column.at)
         if which is None and dtype is None and _are_same(values):
@@ -168,17 +168,17 @@ def laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
     return attributes
 
 
-def _imply(kept: dict[str, Column], keys: Sequence[str], at: Any) -> None:
+def _imply(remaining: dict[str, Column], keys: Sequence[str], at: Any) -> None:
     """Remove dtype and shape of steps with an array in a column, since the layout states both."""
     implied = None if at is None else {*at}
     for key in keys:
-        column = kept.pop(key, None)
+        column = remaining.pop(key, None)
         if column is None or implied is None:
             continue
         places: Any = range(len(column.entries)) if column.at is None else column.at
         left = {at: entry for at, entry in zip(places, column.entries, strict=True) if at not in implied}
         if left:
-            kept[key] = Column([*left.values()], [*left])
+            remaining[key] = Column([*left.values()], [*left])
 
 
 def _stored(entries: Any) -> _Stored:
@@ -191,7 +191,8 @@ def _stored(entries: Any) -> _Stored:
         return _of_array(np.array(entries, _SCALARS[kind]))
     if kind is np.ndarray and _are_alike(entries):
         return _of_array(np.concatenate(entries).reshape(len(entries), *entries[0].shape))
-    return _Stored([_listed(entry) for entry in entries])
+    # of an array the elements, as its dtype and shape have columns
+    return _Stored([entry.ravel().tolist() if isinstance(entry, np.ndarray) else entry for entry in entries])
 
 
 def _are_alike(arrays: Sequence[Any]) -> bool:
@@ -220,11 +221,6 @@ def _narrowed(numbers: Any) -> Any:
 def narrowest(low: int, high: int, widest: Any) -> Any:
     """Return the narrowest integer type for the range from `low` to `high`, else `widest`."""
     return next((narrow for narrow, limit in _NARROW if -limit <= low and high < limit), widest)
-
-
-def _listed(entry: Plain) -> Plain:
-    """Return an entry of a list column; of an array, the elements, as its dtype and shape have columns."""
-    return entry.ravel().tolist() if isinstance(entry, np.ndarray) else entry
 
 
 def _are_same(values: Sequence[Plain]) -> bool:
@@ -354,8 +350,8 @@ def _count(entry: Plain) -> int:
 
 def with_rows(values: Mapping[str, Plain], kept: Sequence[Mapping[str, Plain]]) -> dict[str, Plain]:
     """Return the block's attributes with these steps instead of its own."""
-    own = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
-    return {**own, **laid_out(columns(kept))}
+    block_attributes = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
+    return {**block_attributes, **laid_out(columns(kept))}
 
 
 def longest_described(values: Mapping[str, Plain]) -> str:

@@ -49,10 +49,10 @@ def encode(operation: str, source: Any, faults: Faults) -> dict[str, Plain]:
     elif kinds.named(operation) != kinds.CALL:  # the span's name implies another type
         attributes[a.SPAN_TYPE] = kinds.CALL
     attributes |= encode_fields(operation, source, faults)
-    given = source.get("parameters") if is_dict else source.parameters
-    if not given:
+    stated_parameters = source.get("parameters") if is_dict else source.parameters
+    if not stated_parameters:
         return attributes
-    parameters = {name: value for name, value in given.items() if not fields.is_absent(value)}
+    parameters = {name: value for name, value in stated_parameters.items() if not fields.is_absent(value)}
     faults.extend(f"parameter_unknown: {text(name, [])}" for name in parameters if name not in _PARAMETERS)
     return attributes | fields.encode(_PARAMETERS, parameters, faults)
 
@@ -74,34 +74,34 @@ def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> Iterato
     A response that two other libraries recorded, a client and its instrumentation, is one call.
     """
     waiting = [*reversed(children.get(span_id, ()))]
-    seen: set[object] = set()
+    responses: set[object] = set()
     while waiting:
         record = waiting.pop()
         if is_call(record):
             response = None if a.RUN_ID in record.attributes else record.attributes.get(a.GEN_AI_RESPONSE_ID)
-            if not isinstance(response, str) or response not in seen:
+            if not isinstance(response, str) or response not in responses:
                 yield record
-            seen.add(response if isinstance(response, str) else None)
+            responses.add(response if isinstance(response, str) else None)
         elif a.RUN_ID not in record.attributes:
             waiting += reversed(children.get(record.span_id, ()))
 
 
 def decode(record: SpanRecord) -> Call:
     """Return the call of a span."""
-    found: Mapping[str, Any] = record.attributes
-    operation = str(found[a.GEN_AI_OPERATION_NAME])
+    attributes: Mapping[str, Any] = record.attributes
+    operation = str(attributes[a.GEN_AI_OPERATION_NAME])
     values = fields.of_span(Call, record)
     if operation == EXECUTE_TOOL:
         values = {name: value for name, value in values.items() if name not in keys(Call)}
-        values |= {name: found[key] for name, key in _TOOL.items() if key in found}
+        values |= {name: attributes[key] for name, key in _TOOL.items() if key in attributes}
     else:
-        for name in ("arguments", "result") if a.RUN_ID not in found else ():
+        for name in ("arguments", "result") if a.RUN_ID not in attributes else ():
             if isinstance(values.get(name), str):  # other instrumentations write JSON
                 values[name] = from_json(values[name])
-        if isinstance(reasons := found.get(a.GEN_AI_RESPONSE_FINISH_REASONS), str):
+        if isinstance(reasons := attributes.get(a.GEN_AI_RESPONSE_FINISH_REASONS), str):
             values["finish_reasons"] = (reasons,) if reasons else ()
     return Call(
         operation=operation,
-        parameters={name: found[key] for name, key in _PARAMETERS.items() if key in found},
+        parameters={name: attributes[key] for name, key in _PARAMETERS.items() if key in attributes},
         **values,
     )

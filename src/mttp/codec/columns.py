@@ -68,37 +68,37 @@ def arrays(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
         yield from _block(found)
 
 
-def _content(found: Mapping[str, Any], key: str, dtype: str, shape: str) -> Iterator[UnfitAttribute]:
-    given, sizes = found[dtype], found.get(shape, ())
-    if given not in _SIZES:
-        yield UnfitAttribute(dtype, f"{given!r:.40}", "a type of numbers")
+def _content(attributes: Mapping[str, Any], key: str, dtype: str, shape: str) -> Iterator[UnfitAttribute]:
+    numpy_type, sizes = attributes[dtype], attributes.get(shape, ())
+    if numpy_type not in _SIZES:
+        yield UnfitAttribute(dtype, f"{numpy_type!r:.40}", "a type of numbers")
         return
     if any(size < 0 for size in sizes):
         yield UnfitAttribute(shape, "a negative size", "sizes")
-    elif key in found and (wrong := numbers(found[key], given, None)):
-        yield UnfitAttribute(key, wrong, f"an array of {given}")
+    elif key in attributes and (wrong := numbers(attributes[key], numpy_type, None)):
+        yield UnfitAttribute(key, wrong, f"an array of {numpy_type}")
 
 
-def _block(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
-    count, first = found[a.STEPS_COUNT], found.get(a.STEPS_FIRST_INDEX, 0)
-    limit = _MAX_STEPS if a.EPISODE_ID in found else _MAX_ANNOTATED_STEPS
+def _block(attributes: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
+    count, first = attributes[a.STEPS_COUNT], attributes.get(a.STEPS_FIRST_INDEX, 0)
+    limit = _MAX_STEPS if a.EPISODE_ID in attributes else _MAX_ANNOTATED_STEPS
     if not 0 <= count <= limit:
         yield UnfitAttribute(a.STEPS_COUNT, str(count), f"0 to {limit:,}")
         return
     if not 0 <= first <= INT64[-1] - count:
         yield UnfitAttribute(a.STEPS_FIRST_INDEX, str(first), "an index")
     for key in (a.STEPS_START_TIMES, a.STEPS_END_TIMES):
-        if key in found and (wrong := numbers(found[key], "int64", count)):
+        if key in attributes and (wrong := numbers(attributes[key], "int64", count)):
             yield UnfitAttribute(key, wrong, f"{count} times")
-    if a.STEPS_LAYOUT not in found:
+    if a.STEPS_LAYOUT not in attributes:
         return
-    columns = layout(found[a.STEPS_LAYOUT])
+    columns = layout(attributes[a.STEPS_LAYOUT])
     if columns is None or any(column.last >= count for column in columns):
         yield UnfitAttribute(a.STEPS_LAYOUT, "not a layout", f"the layout of {count} steps")
         return
     for column in columns:
         key = COLUMN + column.key
-        if key in found and (unfit := _column(found[key], column, count)):
+        if key in attributes and (unfit := _column(attributes[key], column, count)):
             yield UnfitAttribute(key, *unfit)
 
 

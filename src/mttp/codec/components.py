@@ -52,13 +52,13 @@ def decode(prefix: str, attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 
 def scores(scoring: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a scoring's scores by component, and the statuses of components without a score."""
-    found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    parts: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for key in scoring:
         if key.startswith(_SCORES):
             is_status = key.startswith(_SCORES[1])
-            given = key[len(_SCORES[is_status]) :]
-            found[is_status][str(scoring.get(f"{a.REWARD_COMPONENT_NAME}.{given}", given))] = scoring[key]
-    return found
+            suffix = key[len(_SCORES[is_status]) :]
+            parts[is_status][str(scoring.get(f"{a.REWARD_COMPONENT_NAME}.{suffix}", suffix))] = scoring[key]
+    return parts
 
 
 def of_step(step: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class Conformity:
                 record = replace(record, attributes=left_out.restored(record.attributes))
         suspects = _suspects(record.attributes)
         if not suspects and not record.events and not record.links and record.scope is self._scope:
-            return (record if self._conforming is self._scope else self._in_scope(record)), ()
+            is_conforming = self._conforming is self._scope
+            return record if is_conforming else replace(record, scope=self._conforming), ()
         misfits: list[Misfit] = []
         changes = self._changes(record, suspects, misfits)
         return (replace(record, **changes) if changes else record), misfits
@@ -99,30 +100,27 @@ class Conformity:
     def _changes(self, record: SpanRecord, suspects: Sequence[str], misfits: list[Misfit]) -> dict[str, Any]:
         changes: dict[str, Any] = {}
         if suspects:
-            found, wrong = _examined(record.attributes, suspects)
-            misfits += (_misfit(one, _where(record), record.trace_id) for one in wrong)
+            attributes, wrong = _examined(record.attributes, suspects)
+            misfits += (_misfit(problem, _where(record), record.trace_id) for problem in wrong)
             if self._as_written:
-                found = _as_written(record.attributes, wrong)
-            if found is not record.attributes:
-                changes["attributes"] = found
+                attributes = _as_written(record.attributes, wrong)
+            if attributes is not record.attributes:
+                changes["attributes"] = attributes
         for name in ("events", "links"):
             parts = getattr(record, name)
             if not parts:
                 continue
-            kept = [
-                _part(one, f"{name[:-1]} {number} of {_where(record)}", record.trace_id, misfits)
-                for number, one in enumerate(parts, start=1)
+            conforming = [
+                _part(part, f"{name[:-1]} {number} of {_where(record)}", record.trace_id, misfits)
+                for number, part in enumerate(parts, start=1)
             ]
-            if any(one is not other for one, other in zip(kept, parts, strict=True)):
-                changes[name] = tuple(kept)
+            if any(part is not other for part, other in zip(conforming, parts, strict=True)):
+                changes[name] = tuple(conforming)
         if record.scope is not self._scope:
             self._scope, self._conforming = record.scope, _scope(record, misfits)
         if self._conforming is not self._scope:
             changes["scope"] = self._conforming
         return changes
-
-    def _in_scope(self, record: SpanRecord) -> SpanRecord:
-        return replace(record, scope=self._conforming)
 
 
 def _where(record: SpanRecord) -> str:
@@ -132,21 +130,20 @@ def _where(record: SpanRecord) -> str:
 def _suspects(attributes: Mapping[str, Any]) -> Sequence[str]:
     """Return the attributes to inspect; the others are valid scalars of their types."""
     shape = (*attributes, *map(type, attributes.values()))
-    found = _SHAPES.get(shape)
-    if found is None:
+    inspected = _SHAPES.get(shape)
+    if inspected is None:
         if len(_SHAPES) >= _MAX_SHAPES:
             _SHAPES.clear()
-        found = _SHAPES[shape] = _of_shape(attributes)
-    suspects, integers = found
+        fits = {key: type(value) for key, value in attributes.items() if _is_plain(key, type(value))}
+        inspected = _SHAPES[shape] = (
+            [key for key in attributes if key not in fits],
+            [key for key, kind in fits.items() if kind is int],
+        )
+    suspects, integers = inspected
     for key in integers:
         if not _INT64_MIN <= attributes[key] <= _INT64_MAX:
             return [*suspects, *(key for key in integers if attributes[key] not in INT64)]
     return suspects
-
-
-def _of_shape(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[str]]:
-    fits = {key: type(value) for key, value in attributes.items() if _is_plain(key, type(value))}
-    return [key for key in attributes if key not in fits], [key for key, kind in fits.items() if kind is int]
 
 
 def _is_plain(key: str, kind: type) -> bool:
@@ -199,7 +196,7 @@ def _examined(
         elif converted is not value and converted is not _REMOVED:
             fitted[key] = converted
     if wrong or fitted:
-        removed = {one.key for one in wrong}
+        removed = {problem.key for problem in wrong}
         attributes = {key: fitted.get(key, value) for key, value in attributes.items() if key not in removed}
     if any(key in attributes for key in _ARRAYS):
         attributes = _consistent(attributes, wrong)
@@ -214,14 +211,14 @@ def _consistent(attributes: Mapping[str, Any], wrong: list[_Wrong]) -> Mapping[s
     unfit = list(columns.arrays(attributes))
     if not unfit:
         return attributes
-    wrong += (_Wrong(key, "wrong_type", f"is {found}, expected {expected}") for key, found, expected in unfit)
-    removed = {one.key for one in unfit}
+    wrong += (_Wrong(key, "wrong_type", f"is {what}, expected {expected}") for key, what, expected in unfit)
+    removed = {attribute.key for attribute in unfit}
     return {key: value for key, value in attributes.items() if key not in removed}
 
 
 def _as_written(attributes: Mapping[str, Any], wrong: Sequence[_Wrong]) -> Mapping[str, Any]:
     """Return the attributes without values that are too deep or were not parsed."""
-    removed = {one.key for one in wrong if one.kind == "deep_value" or attributes[one.key] is NO_SCALAR}
+    removed = {item.key for item in wrong if item.kind == "deep_value" or attributes[item.key] is NO_SCALAR}
     return {key: value for key, value in attributes.items() if key not in removed} if removed else attributes
 
 
@@ -240,7 +237,7 @@ def _is_deep(key: str, value: Any) -> bool:
     if isinstance(value, str):
         return key in _DOCUMENTS and is_deep_json(value)
     if key == a.SPEC_DOCUMENTS and isinstance(value, (list, tuple)):
-        return any(isinstance(one, str) and is_deep_json(one) for one in value)
+        return any(isinstance(document, str) and is_deep_json(document) for document in value)
     return isinstance(value, (list, tuple, Mapping)) and is_deep(value)
 
 
@@ -271,8 +268,8 @@ def _converted(expected: str | None, value: Any) -> Any:
     if expected.endswith("[]"):
         items = from_text(value)
         element = expected.removesuffix("[]")
-        found = [_element(element, item) for item in (items if isinstance(items, (list, tuple)) else [items])]
-        return _REMOVED if any(item is _REMOVED for item in found) else found
+        typed = [_element(element, item) for item in (items if isinstance(items, (list, tuple)) else [items])]
+        return _REMOVED if any(item is _REMOVED for item in typed) else typed
     if expected == "string":
         return str(value) if type(value) in (int, float) else _REMOVED
     if isinstance(value, str) and expected in ("int", "double"):
@@ -313,10 +310,10 @@ def _listed(expected: str, value: Any) -> Any:
         return value if min(value) >= _INT64_MIN and max(value) <= _INT64_MAX else _REMOVED
     if kinds <= {SCALARS[expected]}:
         return value
-    found = [_scalar(expected, item) for item in value]
-    if any(item is _REMOVED for item in found):
+    doubles = [_scalar(expected, item) for item in value]
+    if any(item is _REMOVED for item in doubles):
         return _REMOVED
-    return found if expected == "double" else value
+    return doubles if expected == "double" else value
 
 
 _OF_DTYPES = {"int[]": "iu", "double[]": "fiu", "boolean[]": "b", "any[]": "biuf"}
@@ -354,8 +351,8 @@ def _misfit(wrong: _Wrong, where: str, trace_id: str) -> Misfit:
 
 def _part(part: Any, where: str, trace_id: str, misfits: list[Misfit]) -> Any:
     """Return an event or a link without values that are nested too deeply."""
-    kept = _without_deep(part.attributes, where, trace_id, misfits)
-    return part if kept is part.attributes else replace(part, attributes=kept)
+    attributes = _without_deep(part.attributes, where, trace_id, misfits)
+    return part if attributes is part.attributes else replace(part, attributes=attributes)
 
 
 def _scope(record: SpanRecord, misfits: list[Misfit]) -> Scope:

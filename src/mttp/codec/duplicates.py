@@ -27,10 +27,10 @@ def copy_key(record: SpanRecord) -> CopyKey:
 
     Each transport lays out the columns itself, so that the ids of these spans differ.
     """
-    found = record.attributes
-    if a.STEPS_COUNT not in found or kinds.kind(record) != names.STEPS:
+    attributes = record.attributes
+    if a.STEPS_COUNT not in attributes or kinds.kind(record) != names.STEPS:
         return record.span_id
-    steps = (found.get(key) for key in _OF_STEPS)
+    steps = (attributes.get(key) for key in _OF_STEPS)
     return *steps, record.start_time, record.end_time
 
 
@@ -51,12 +51,12 @@ def is_lossless(kept: SpanRecord, dropped: SpanRecord) -> bool:
 
 def fullness(record: SpanRecord) -> tuple[int, int]:
     """Return minus the number of omissions, and the number of attributes, events and links."""
-    found = record.attributes
-    size = len(found) + len(record.events) + len(record.links)
-    if _META_ATTRIBUTES.isdisjoint(found):
+    attributes = record.attributes
+    size = len(attributes) + len(record.events) + len(record.links)
+    if _META_ATTRIBUTES.isdisjoint(attributes):
         return 0, size
-    omitted = sum(_omitted(found[key]) for key in _OMISSIONS & found.keys())
-    return -omitted, size - len(_META_ATTRIBUTES & found.keys())
+    omitted = sum(_omitted(attributes[key]) for key in _OMISSIONS & attributes.keys())
+    return -omitted, size - len(_META_ATTRIBUTES & attributes.keys())
 
 
 def _omitted(omissions: object) -> int:

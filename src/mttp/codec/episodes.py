@@ -97,8 +97,8 @@ def telling_name(name: str, attributes: Mapping[str, Plain]) -> str:
     return name if outcome in (None, "unknown") else f"{name} {outcome}"
 
 
-def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: Faults) -> None:
-    for name, value in given.items():
+def _add_facts(attributes: dict[str, Plain], arguments: Mapping[str, Any], faults: Faults) -> None:
+    for name, value in arguments.items():
         if value is None:
             continue
         kind = type(value)
@@ -125,23 +125,23 @@ def ending(
 
 def outcome(given: object, faults: Faults) -> str:
     """Return the outcome; another text is kept with a fault, any other value becomes unknown with a fault."""
-    found = _word(given, faults)
+    word = _word(given, faults)
     outcomes = known_values(a.EPISODE_OUTCOME)
-    if found not in outcomes and not fields.is_absent(given):
+    if word not in outcomes and not fields.is_absent(given):
         faults.append(f"outcome_invalid: {scalar_text(given):.80} is not one of {', '.join(outcomes)}")
-    return found or "unknown"
+    return word or "unknown"
 
 
 def status(given: object, faults: Faults) -> str:
     """Return the status of an end; a value that is no text becomes completed, with a fault."""
-    found = _word(given, faults)
-    if not found and not fields.is_absent(given):
+    word = _word(given, faults)
+    if not word and not fields.is_absent(given):
         faults.append(f"status_invalid: {scalar_text(given):.80}")
-    return found or "completed"
+    return word or "completed"
 
 
-def _word(given: object, faults: Faults) -> str | None:
-    return text(given, faults) if issubclass(type(given), str) else None
+def _word(value: object, faults: Faults) -> str | None:
+    return text(value, faults) if issubclass(type(value), str) else None
 
 
 def is_episode(records: Iterable[SpanRecord]) -> bool:
@@ -163,11 +163,14 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     types = kinds.by_type(records)
     root = _first(types, names.EPISODE)
     marker = _first(types, names.EPISODE_START)
-    start = root or marker or _first_of_ours(records)
-    found: Mapping[str, Any] = start.attributes
+    start = root or marker
+    if start is None:
+        within = (record for record in records if a.EPISODE_ID in record.attributes)
+        start = min(within, key=lambda record: record.start_time)
+    attributes: Mapping[str, Any] = start.attributes
     span_id = root.span_id if root else marker.parent_id if marker else _root_id(types, start)
     children = summary_fields.children(records)
-    members = sorted(_steps(types, children), key=_by_index)
+    members = sorted(_steps(types, children), key=lambda member: (member[1].index, member[1].start_time or 0))
     scorings = _scorings(children, span_id)
     closings = sorted(types.get(names.SEGMENT, ()), key=_by_time)
     parts, effective = segments.EpisodeParts.of(types), segments.effective_scoring(scorings)
@@ -175,8 +178,8 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     if root is None:
         values |= {"status": "unfinished"} | _so_far(segments.Totals(step for _, step in members))
     else:
-        theirs = segments.Totals(step for part, step in members if part != segments.OWNER)
-        values |= segments.combined(values, theirs, effective)
+        other_totals = segments.Totals(step for part, step in members if part != segments.OWNER)
+        values |= segments.combined(values, other_totals, effective)
     values |= {
         "metadata": _own(a.METADATA, start, closings),
         "metrics": _own(a.METRIC, start, closings),
@@ -189,7 +192,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         "span_count": parts.found if root is None else parts.recorded,
     }
     return Episode(
-        final_observation=content.decode(content.FINAL_OBSERVATION, found),
+        final_observation=content.decode(content.FINAL_OBSERVATION, attributes),
         steps=tuple(step for _, step in members),
         agents=tuple(_agents(types, children, members)),
         reward=effective[1] if effective else Reward(),
@@ -202,10 +205,10 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
 
 def _own(prefix: str, start: SpanRecord, closings: Sequence[SpanRecord]) -> dict[str, Any]:
     """Return user-supplied values by name, from the root and from the segments of other processes."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for record in (*reversed(closings), start):
-        found |= templates.decode(prefix, record.attributes)
-    return found
+        values |= templates.decode(prefix, record.attributes)
+    return values
 
 
 def _agents(
@@ -224,8 +227,8 @@ def _agents(
     for id_ in {**spans, **played}:
         scorings = [scoring for span in spans[id_] for scoring in _scorings(children, span.span_id)]
         scorings.sort(key=lambda scoring: scoring[1].start_time or 0)
-        own = sorted(spans[id_], key=lambda span: segments.segment(span) != segments.OWNER)
-        yield agents.decode(id_, own, steps=played[id_], scorings=scorings)
+        spans_of_agent = sorted(spans[id_], key=lambda span: segments.segment(span) != segments.OWNER)
+        yield agents.decode(id_, spans_of_agent, steps=played[id_], scorings=scorings)
 
 
 def _so_far(steps: segments.Totals) -> dict[str, Any]:
@@ -241,10 +244,6 @@ def _first(types: _Types, name: str) -> SpanRecord | None:
     return next(iter(types.get(name, ())), None)
 
 
-def _first_of_ours(records: Iterable[SpanRecord]) -> SpanRecord:
-    return min((r for r in records if a.EPISODE_ID in r.attributes), key=lambda record: record.start_time)
-
-
 def _root_id(types: _Types, start: SpanRecord) -> str:
     """Return the root's span id without root and marker: the parent of a span that is its child."""
     below = (
@@ -255,18 +254,14 @@ def _root_id(types: _Types, start: SpanRecord) -> str:
     return next((record.parent_id for record in chain(below, without_agent)), start.parent_id)
 
 
-def _by_index(member: tuple[str, Step]) -> tuple[int, int]:
-    return member[1].index, member[1].start_time or 0
-
-
 def _by_time(record: SpanRecord) -> tuple[int, int]:
     return record.start_time, record.end_time
 
 
 def _segments(records: Iterable[SpanRecord]) -> tuple[str, ...]:
     """Return the ids of other processes' segments, in order of start."""
-    theirs = sorted((record for record in records if a.SEGMENT_ID in record.attributes), key=_by_time)
-    return tuple(dict.fromkeys(map(segments.segment, theirs)))
+    of_segments = sorted((record for record in records if a.SEGMENT_ID in record.attributes), key=_by_time)
+    return tuple(dict.fromkeys(map(segments.segment, of_segments)))
 
 
 def _is_reward(record: SpanRecord) -> bool:

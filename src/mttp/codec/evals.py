@@ -150,19 +150,19 @@ def decode(records: Sequence[SpanRecord]) -> Evaluation:
     results = sorted(_results(records), key=_by_time)
     known = start or results[0]
     decoded = tuple(map(_result, results))
-    found: Mapping[str, Any] = known.attributes
+    attributes: Mapping[str, Any] = known.attributes
     values: dict[str, Any] = {"id": "", "samples": 1 + max((result.sample for result in decoded), default=0)}
     if start is None:
-        values |= fields.decode(Evaluation, found)
+        values |= fields.decode(Evaluation, attributes)
     else:
         values = {"id": start.trace_id, **fields.of_span(Evaluation, start, KEYS, _TEMPLATES)}
     values |= {"status": _status(root, known), "start_time": known.start_time}
     values["end_time"] = None if root is None else root.end_time
     return Evaluation(
         **values,
-        baseline_counts=templates.decode(a.EVAL_BASELINE_COUNT, found),
-        tags=dict(str(pair).partition("=")[::2] for pair in found.get(a.EVAL_TAGS) or ()),
-        spec=rewards.spec(found),
+        baseline_counts=templates.decode(a.EVAL_BASELINE_COUNT, attributes),
+        tags=dict(str(pair).partition("=")[::2] for pair in attributes.get(a.EVAL_TAGS) or ()),
+        spec=rewards.spec(attributes),
         results=decoded,
         trace_ids=(known.trace_id,),
     )
@@ -180,9 +180,9 @@ def _by_time(record: SpanRecord) -> tuple[int, int, str]:
 
 def _results(records: Iterable[SpanRecord]) -> list[SpanRecord]:
     """Return the results' spans, without messages that repeat another of these spans."""
-    found = [record for record in records if kinds.kind(record) == names.EVAL_RESULT]
-    ids = {record.trace_id + record.span_id for record in found}
-    return [record for record in found if _restated(record) not in ids]
+    results = [record for record in records if kinds.kind(record) == names.EVAL_RESULT]
+    ids = {record.trace_id + record.span_id for record in results}
+    return [record for record in results if _restated(record) not in ids]
 
 
 def _restated(record: SpanRecord) -> str:
@@ -191,14 +191,14 @@ def _restated(record: SpanRecord) -> str:
 
 
 def _result(record: SpanRecord) -> TaskResult:
-    found: Mapping[str, Any] = record.attributes
-    passed = found.get(a.TEST_CASE_RESULT_STATUS)
+    attributes: Mapping[str, Any] = record.attributes
+    passed = attributes.get(a.TEST_CASE_RESULT_STATUS)
     values = {"task": "", **fields.of_span(TaskResult, record, RESULT_KEYS)}
     if values.get("error_type") in OUTCOMES:
         values["error_type"] = None
     return TaskResult(
         **values,
-        sample=found.get(a.EVAL_SAMPLE_INDEX, 0),
+        sample=attributes.get(a.EVAL_SAMPLE_INDEX, 0),
         passed=None if passed is None else passed == Status.PASS,
     )
 
@@ -206,8 +206,8 @@ def _result(record: SpanRecord) -> TaskResult:
 def lacking(records: Iterable[SpanRecord]) -> int:
     """Return the number of results that are missing by the count on the root."""
     records = list(records)
-    stated = (record.attributes.get(a.EVAL_RESULT_COUNT) for record in records)
-    counts = [count for count in stated if isinstance(count, int)]
+    result_counts = (record.attributes.get(a.EVAL_RESULT_COUNT) for record in records)
+    counts = [count for count in result_counts if isinstance(count, int)]
     return max(max(counts, default=0) - len(_results(records)), 0)
 
 
@@ -225,7 +225,7 @@ def merged(parts: Iterable[Evaluation]) -> list[Evaluation]:
             id = part.id or part.trace_ids[0]
             earlier = by_id.get(id)
             by_id[id] = replace(part, id=id) if earlier is None else _continued(earlier, part)
-    return sorted(by_id.values(), key=lambda found: (found.start_time or 0, found.trace_ids))
+    return sorted(by_id.values(), key=lambda evaluation: (evaluation.start_time or 0, evaluation.trace_ids))
 
 
 def _assigned(part: Evaluation, by_id: dict[str, Evaluation]) -> Evaluation:
@@ -233,12 +233,12 @@ def _assigned(part: Evaluation, by_id: dict[str, Evaluation]) -> Evaluation:
     left = []
     for result in part.results:
         begun = [
-            found
-            for found in by_id.values()
-            if found.suite == part.suite and (found.start_time or 0) <= (result.end_time or 0)
+            evaluation
+            for evaluation in by_id.values()
+            if evaluation.suite == part.suite and (evaluation.start_time or 0) <= (result.end_time or 0)
         ]
         if begun:
-            last = max(begun, key=lambda found: found.start_time or 0)
+            last = max(begun, key=lambda evaluation: evaluation.start_time or 0)
             by_id[last.id] = replace(last, results=(*last.results, result))
         else:
             left.append(result)

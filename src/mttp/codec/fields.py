@@ -156,10 +156,10 @@ def flag(name: str, value: object, faults: Faults) -> bool | None:
 def checked_text(error: type[MttpError], name: str, value: object) -> str:
     """Return an argument of set-up as text, empty if it is absent; raises the error if it is none."""
     faults: Faults = []
-    found = optional_text(name, value, faults)
+    as_text = optional_text(name, value, faults)
     if any(fault.startswith(f"{name}_invalid") for fault in faults):
         raise error(f"{name}={scalar_text(value):.80} is no text")
-    return found
+    return as_text
 
 
 def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:
@@ -167,9 +167,9 @@ def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:
     if value is None or type(value) is dict:
         return {} if value is None else {**value}
     problems: Faults = []
-    found = convert(name, _mapping, value, problems)
+    copied = convert(name, _mapping, value, problems)
     faults.extend(f"{problem} is not a mapping" for problem in problems)
-    return found or {}
+    return copied or {}
 
 
 def members(name: str, of: type[_V], value: object, faults: Faults) -> tuple[_V, ...]:
@@ -356,17 +356,17 @@ def checked_value(value: _V, faults: Faults) -> _V:
     """Return a value whose fields have the types that its class declares; another field gets its default."""
     changes: dict[str, Any] = {}
     rules, members = _rules(cast(Any, type(value)))
-    for (name, called, default, is_optional, kinds, converter), given in zip(
+    for (name, called, default, is_optional, kinds, converter), field_value in zip(
         rules, members(value), strict=True
     ):
-        if given is default or type(given) in kinds or (given is None and is_optional):
+        if field_value is default or type(field_value) in kinds or (field_value is None and is_optional):
             continue
-        if given is None:
+        if field_value is None:
             faults.append(f"{called}_invalid: None")
-        result = convert(called, converter, given, faults)
+        result = convert(called, converter, field_value, faults)
         if result is None:
             result = default() if callable(default) else default
-        if result is not given:
+        if result is not field_value:
             changes[name] = result
     return replace(value, **changes) if changes else value
 
@@ -412,8 +412,8 @@ def _of_type(declared: str) -> tuple[frozenset[type], _Converter] | None:
     if member := _MEMBERS.fullmatch(declared):
         of = _CLASSES.get(member[1])
         return None if of is None else (frozenset(), _members(of))
-    one = _CLASSES.get(declared)
-    return None if one is None else (frozenset({one}), partial(_instance, one))
+    value_class = _CLASSES.get(declared)
+    return None if value_class is None else (frozenset({value_class}), partial(_instance, value_class))
 
 
 def _instance(of: type[Value], value: Any, _: Faults) -> Value | None:
@@ -431,7 +431,7 @@ def _members(of: type[Value]) -> _Converter:
             raise TypeError
         others = [member for member in members if not isinstance(member, of)]
         what = f"{of.__name__.lower()}s"
-        faults.extend(f"{what}_invalid: {scalar_text(one):.80} is no {of.__name__}" for one in others)
+        faults.extend(f"{what}_invalid: {scalar_text(member):.80} is no {of.__name__}" for member in others)
         return tuple(member for member in members if isinstance(member, of))
 
     return converted

@@ -6,6 +6,7 @@ import hashlib
 import json
 import marshal
 from collections.abc import Mapping
+from operator import methodcaller
 from typing import Any
 
 __all__ = ["GeneratorState", "digest", "sha256"]
@@ -42,9 +43,5 @@ def sha256(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(_document(state).encode()).hexdigest()
 
 
-def _listed(value: Any) -> Any:
-    return value.tolist()
-
-
-_document = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_listed).encode
+_document = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=methodcaller("tolist")).encode
 """Return a state as JSON; a shared encoder saves creating one per call as `json.dumps` does."""

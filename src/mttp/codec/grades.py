@@ -30,10 +30,10 @@ def grader(grade: Grade) -> str:
 
 def checked(grade: Grade, faults: Faults) -> Grade:
     """Return a grade whose fields have their types; a value that is no number is an error."""
-    found = fields.checked_value(grade, faults)
-    if grade.value is None or found.value is not None:
-        return found
-    return replace(found, status="error", error_type=INVALID_VALUE)
+    typed = fields.checked_value(grade, faults)
+    if grade.value is None or typed.value is not None:
+        return typed
+    return replace(typed, status="error", error_type=INVALID_VALUE)
 
 
 def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
@@ -54,21 +54,21 @@ def is_grade(record: SpanRecord) -> bool:
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[Grade, ...]:
     """Return the grades among a span's children in order of start and name, without plain scores."""
-    found = [
+    grades = [
         decode(record, children)
         for record in children.get(span_id, ())
         if is_grade(record) and a.COMPONENT_NAME in record.attributes
     ]
-    return tuple(sorted(found, key=lambda grade: (grade.start_time or 0, grade.end_time or 0, grade.name)))
+    return tuple(sorted(grades, key=lambda grade: (grade.start_time or 0, grade.end_time or 0, grade.name)))
 
 
 def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Grade:
     """Return the grade of a span, with parts and calls from the span's children."""
-    found: Mapping[str, Any] = record.attributes
-    weight = f"{a.REWARD_WEIGHT}.{name_key(components.name(found))}"
+    attributes: Mapping[str, Any] = record.attributes
+    weight = f"{a.REWARD_WEIGHT}.{name_key(components.name(attributes))}"
     return Grade(
-        name=components.name(found),
-        weight=found.get(weight),
+        name=components.name(attributes),
+        weight=attributes.get(weight),
         parts=below(record.span_id, children),
         calls=tuple(map(calls.decode, calls.below(record.span_id, children))),
         **{"kind": ""} | fields.of_span(Grade, record),

@@ -109,9 +109,9 @@ def of(name: str, attributes: Mapping[str, Any], *, is_root: bool) -> str:
     else:
         within, known = False, _WITHOUT_RUN
     if a.SPAN_TYPE in attributes:
-        stated = str(attributes[a.SPAN_TYPE])
-        if known.get(stated) in attributes:
-            return stated
+        span_type = str(attributes[a.SPAN_TYPE])
+        if known.get(span_type) in attributes:
+            return span_type
     word = name.partition(" ")[0]
     if known.get(word) in attributes:
         return word
@@ -120,14 +120,12 @@ def of(name: str, attributes: Mapping[str, Any], *, is_root: bool) -> str:
     if word in _WORDS:
         return OTHER if within else ""
     if within:
-        return next((found for key, found in _IMPLIED_WITHIN if key in attributes), OTHER)
-    return _apart(attributes, is_root=is_root) if known is _APART else ""
-
-
-def _apart(attributes: Mapping[str, Any], *, is_root: bool) -> str:
+        return next((implied for key, implied in _IMPLIED_WITHIN if key in attributes), OTHER)
+    if known is not _APART:
+        return ""
     if a.UPDATE_INDEX in attributes:
         return names.UPDATE if is_root else names.UPDATE_LINKS
-    return next((found for key, found in _IMPLIED_APART if key in attributes), "")
+    return next((implied for key, implied in _IMPLIED_APART if key in attributes), "")
 
 
 def named(name: str) -> str:
@@ -138,10 +136,10 @@ def named(name: str) -> str:
 
 def by_type(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
     """Return the spans by type, in the given order."""
-    found: dict[str, list[SpanRecord]] = {}
+    spans: dict[str, list[SpanRecord]] = {}
     for record in records:
-        found.setdefault(kind(record), []).append(record)
-    return found
+        spans.setdefault(kind(record), []).append(record)
+    return spans
 
 
 def is_run(record: SpanRecord) -> bool:

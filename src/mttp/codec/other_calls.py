@@ -91,19 +91,19 @@ def with_conventions(record: SpanRecord) -> SpanRecord:
 
 def _implied(attributes: Mapping[str, Any], operation: str) -> dict[str, Any]:
     """Return the attributes of the conventions for those with other names."""
-    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     if a.GEN_AI_OPERATION_NAME not in attributes:
-        found[a.GEN_AI_OPERATION_NAME] = operation
+        renamed[a.GEN_AI_OPERATION_NAME] = operation
     keys = _TOOL if operation == Operation.EXECUTE_TOOL else _MODEL
     for key, names in keys.items():
         if key not in attributes:
             value = next((attributes[name] for name in names if attributes.get(name) not in (None, "")), None)
-            found |= {} if value is None else {key: value}
-    if a.GEN_AI_TOOL_CALL_ARGUMENTS in found:
-        found[a.GEN_AI_TOOL_CALL_ARGUMENTS] = from_text(found[a.GEN_AI_TOOL_CALL_ARGUMENTS])
+            renamed |= {} if value is None else {key: value}
+    if a.GEN_AI_TOOL_CALL_ARGUMENTS in renamed:
+        renamed[a.GEN_AI_TOOL_CALL_ARGUMENTS] = from_text(renamed[a.GEN_AI_TOOL_CALL_ARGUMENTS])
     if operation != Operation.EXECUTE_TOOL:
-        found |= {key: value for key, value in _parameters(attributes).items() if key not in attributes}
-    return found
+        renamed |= {key: value for key, value in _parameters(attributes).items() if key not in attributes}
+    return renamed
 
 
 def _operation(attributes: Mapping[str, Any]) -> str | None:
@@ -116,19 +116,19 @@ def _operation(attributes: Mapping[str, Any]) -> str | None:
 
 
 def _parameters(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    stated = from_text(attributes.get("llm.invocation_parameters"))
-    found: dict[str, Any] = {}
-    for key, names in _PARAMETERS.items() if isinstance(stated, Mapping) else ():
-        value = next((stated[name] for name in names if stated.get(name) is not None), None)
+    invocation = from_text(attributes.get("llm.invocation_parameters"))
+    parameters: dict[str, Any] = {}
+    for key, names in _PARAMETERS.items() if isinstance(invocation, Mapping) else ():
+        value = next((invocation[name] for name in names if invocation.get(name) is not None), None)
         if value is not None:
-            found[key] = value
-    return found
+            parameters[key] = value
+    return parameters
 
 
 def _messages(attributes: Mapping[str, Any], events: Sequence[SpanEvent]) -> dict[str, Any]:
     """Return the messages of a model's call that are not where the conventions have them."""
-    said = _said(events)
-    found: dict[str, Any] = {}
+    in_events = _said(events)
+    values: dict[str, Any] = {}
     for key, prefixes in _MESSAGES.items():
         if key in attributes:
             continue
@@ -136,39 +136,41 @@ def _messages(attributes: Mapping[str, Any], events: Sequence[SpanEvent]) -> dic
         value = next(
             (messages for prefix in prefixes if (messages := _below(attributes, prefix, role))), None
         )
-        value = value or said.get(key) or attributes.get(_VALUES[key])
+        value = value or in_events.get(key) or attributes.get(_VALUES[key])
         if value:
-            found[key] = value
-    instructions = attributes.get(a.GEN_AI_SYSTEM_INSTRUCTIONS, said.get(a.GEN_AI_SYSTEM_INSTRUCTIONS))
+            values[key] = value
+    instructions = attributes.get(a.GEN_AI_SYSTEM_INSTRUCTIONS, in_events.get(a.GEN_AI_SYSTEM_INSTRUCTIONS))
     if instructions:
-        asked = found.get(a.GEN_AI_INPUT_MESSAGES, attributes.get(a.GEN_AI_INPUT_MESSAGES))
-        found |= _instructed(instructions, asked)
+        asked = values.get(a.GEN_AI_INPUT_MESSAGES, attributes.get(a.GEN_AI_INPUT_MESSAGES))
+        values |= _instructed(instructions, asked)
     if a.GEN_AI_RESPONSE_FINISH_REASONS not in attributes:
-        answers = from_text(found.get(a.GEN_AI_OUTPUT_MESSAGES, attributes.get(a.GEN_AI_OUTPUT_MESSAGES)))
+        answers = from_text(values.get(a.GEN_AI_OUTPUT_MESSAGES, attributes.get(a.GEN_AI_OUTPUT_MESSAGES)))
         reasons = (
-            [one.get("finish_reason") for one in answers if isinstance(one, Mapping)]
+            [answer.get("finish_reason") for answer in answers if isinstance(answer, Mapping)]
             if isinstance(answers, list)
             else []
         )
         reasons = [reason for reason in reasons if isinstance(reason, str) and reason]
-        found |= {a.GEN_AI_RESPONSE_FINISH_REASONS: reasons} if reasons else {}
-    return found
+        values |= {a.GEN_AI_RESPONSE_FINISH_REASONS: reasons} if reasons else {}
+    return values
 
 
 def _instructed(instructions: Any, asked: Any) -> dict[str, Any]:
     """Return the messages after the system's instructions, unless they begin with them."""
     system = chat_messages(instructions, "system")
     messages = chat_messages(asked)
-    if any(one in messages for one in system):
+    if any(turn in messages for turn in system):
         return {}
-    first = [{"role": one["role"], "parts": [{"type": "text", "content": one["content"]}]} for one in system]
+    first = [
+        {"role": turn["role"], "parts": [{"type": "text", "content": turn["content"]}]} for turn in system
+    ]
     asked = from_text(asked)
     return {a.GEN_AI_INPUT_MESSAGES: [*first, *(asked if isinstance(asked, list) else messages)]}
 
 
 def _below(attributes: Mapping[str, Any], prefix: str, role: str) -> Any:
     """Return the messages whose fields are attributes with numbers in their names, or their JSON."""
-    messages = [_message(one, role) for one in _numbered(attributes, f"{prefix}.")]
+    messages = [_message(message, role) for message in _numbered(attributes, f"{prefix}.")]
     return messages or attributes.get(prefix)
 
 
@@ -187,7 +189,7 @@ def _message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
     """Return a message as the conventions have it: a role and parts."""
     thoughts = [{"type": "reasoning", "content": fields[key]} for key in _REASONING if fields.get(key)]
     content = from_text(fields.get("content"))
-    if isinstance(content, list) and all(isinstance(one, Mapping) for one in content):
+    if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
         parts = [*content]
     else:
         parts = [] if content is None else [{"type": "text", "content": fields["content"]}]
@@ -236,7 +238,7 @@ def _said(events: Sequence[SpanEvent]) -> dict[str, Any]:
     """Return the messages in a span's events, by the attribute that they are."""
     asked: list[Any] = []
     answered: list[Any] = []
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for event in events:
         fields = event.attributes
         body = from_text(fields.get(_EVENT_BODY))
@@ -247,14 +249,14 @@ def _said(events: Sequence[SpanEvent]) -> dict[str, Any]:
         elif event.name == _CHOICE:
             answered.append(_choice(fields))
         else:
-            found |= {
+            attributes |= {
                 key: fields[name]
                 for key, names in _EVENT_ATTRIBUTES.items()
                 for name in names
                 if fields.get(name)
             }
     sides = {a.GEN_AI_INPUT_MESSAGES: asked, a.GEN_AI_OUTPUT_MESSAGES: answered}
-    return found | {key: messages for key, messages in sides.items() if messages}
+    return attributes | {key: messages for key, messages in sides.items() if messages}
 
 
 _EVENT_ATTRIBUTES = {
@@ -269,14 +271,14 @@ def _event_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
     """Return the message of an event in the form of chat APIs."""
     content = fields.get("content")
     blocks = from_text(content)
-    is_blocks = isinstance(blocks, list) and all(isinstance(one, Mapping) for one in blocks)
+    is_blocks = isinstance(blocks, list) and all(isinstance(block, Mapping) for block in blocks)
     message = {"role": str(fields.get("role") or role), "content": blocks if is_blocks else content}
     if fields.get("tool_calls"):
         message["tool_calls"] = from_text(fields["tool_calls"])
     if role == "tool" and fields.get("id") is not None:
         message["tool_call_id"] = fields["id"]
-    kept = {key: fields[key] for key in ("name", "finish_reason", "refusal", *_REASONING) if fields.get(key)}
-    return message | kept
+    extra = {key: fields[key] for key in ("name", "finish_reason", "refusal", *_REASONING) if fields.get(key)}
+    return message | extra
 
 
 def _choice(fields: Mapping[str, Any]) -> dict[str, Any]:

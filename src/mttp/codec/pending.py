@@ -39,17 +39,17 @@ def encoded(attributes: Mapping[str, Any]) -> Mapping[str, Plain]:
     """Return all attributes, encoded; the mapping itself if none is pending."""
     if _LATE.isdisjoint(attributes) and msgspec.Raw not in map(type, attributes.values()):
         return attributes
-    found: dict[str, Plain] = {}
+    values: dict[str, Plain] = {}
     for key, value in attributes.items():
         if not is_pending(key, value):
-            found[key] = value
+            values[key] = value
         elif key == TOKENS:
-            found |= tokens.unfold(value)
+            values |= tokens.unfold(value)
         elif key == TRANSITIONS:
-            found |= transitions.attributes(*value)
+            values |= transitions.attributes(*value)
         else:
-            found[key] = documents.content(value) if type(value) is msgspec.Raw else digest(value)
-    return found
+            values[key] = documents.content(value) if type(value) is msgspec.Raw else digest(value)
+    return values
 
 
 def delivered(spans: Sequence[dict[str, Any]], profile: Profile) -> list[dict[str, Plain]]:
@@ -58,7 +58,7 @@ def delivered(spans: Sequence[dict[str, Any]], profile: Profile) -> list[dict[st
         return [profile(encoded(attributes)) for attributes in spans]
     places = [place for place, attributes in enumerate(spans) if TOKENS in attributes]
     folded = tokens.fold_all([spans[place].pop(TOKENS) for place in places])
-    found = [profile(encoded(attributes)) for attributes in spans]
+    delivered_spans = [profile(encoded(attributes)) for attributes in spans]
     for place, block in zip(places, folded, strict=True):
-        found[place].update(block)
-    return found
+        delivered_spans[place].update(block)
+    return delivered_spans

@@ -98,9 +98,9 @@ class _Pictures:
 
 def _kind(name: Any, part: Mapping[Any, Any]) -> str:
     """Return the media type of a field that holds encoded data; empty for any other."""
-    stated = next((part[other] for other in _ENCODED.get(name, ()) if isinstance(part.get(other), str)), "")
-    return stated if "/" in stated or not stated else f"audio/{stated}"
+    media = next((part[other] for other in _ENCODED.get(name, ()) if isinstance(part.get(other), str)), "")
+    return media if "/" in media or not media else f"audio/{media}"
 
 
-def _is_same(one: object, other: object) -> bool:
-    return one is other
+def _is_same(picture: object, other: object) -> bool:
+    return picture is other

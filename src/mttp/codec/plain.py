@@ -361,11 +361,11 @@ def number(value: object) -> float | None:
 def count(given: Any) -> int | None:
     """A whole number of any library, from 0 to what OTLP can hold; None for anything else."""
     try:
-        found = None if type(given) is bool else int.__int__(operator.index(given))
+        integer = None if type(given) is bool else int.__int__(operator.index(given))
     except Exception as error:  # whatever a foreign object raises when it is asked
         raise_interrupt(error)
         return None
-    return found if found is not None and found >= 0 and found in INT64 else None
+    return integer if integer is not None and integer >= 0 and integer in INT64 else None
 
 
 def listed(what: str, given: Any, faults: Faults) -> list[Any] | None:
@@ -416,9 +416,9 @@ def nanoseconds(value: object, faults: Faults) -> int | None:
     """Return a time in nanoseconds since the Unix epoch; None outside of OTLP's range, with a fault."""
     if value is None:
         return None
-    found = value if type(value) is int else number(value)
-    if found is not None and 0 <= found < 2**63:
-        return int(found)
+    nanos = value if type(value) is int else number(value)
+    if nanos is not None and 0 <= nanos < 2**63:
+        return int(nanos)
     faults.append(f"time_invalid: {scalar_text(value):.80}")
     return None
 
@@ -439,15 +439,15 @@ def to_json(value: object, faults: Faults) -> str:
 
 def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
     """Return `items` by normalized name; of names that collide the first is kept, the others are faults."""
-    kept: dict[str, Any] = {}
-    for given, value in items.items():
-        name = text(given, faults)
+    by_key: dict[str, Any] = {}
+    for item_name, value in items.items():
+        name = text(item_name, faults)
         key = name_key(name)
-        if key in kept or not key:
+        if key in by_key or not key:
             faults.append(f"name_collision: {name}")
         else:
-            kept[key] = value
-    return kept
+            by_key[key] = value
+    return by_key
 
 
 def unknown_arguments(what: str, names: Iterable[object]) -> Faults:
@@ -462,15 +462,15 @@ def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) ->
     if known is not None and (not taken or known.items() <= taken.items()):
         taken.update(known)
         return {**items}
-    kept: dict[str, Any] = {}
-    for given, value in items.items():
-        name = text(given, faults)
+    by_name: dict[str, Any] = {}
+    for item_name, value in items.items():
+        name = text(item_name, faults)
         key = name_key(name)
-        if not key or name in kept or taken.setdefault(key, name) != name:
+        if not key or name in by_name or taken.setdefault(key, name) != name:
             faults.append(f"name_collision: {name}")
         else:
-            kept[name] = value
-    return kept
+            by_name[name] = value
+    return by_name
 
 
 @lru_cache(maxsize=256)

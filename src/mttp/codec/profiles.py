@@ -55,12 +55,12 @@ def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 
     Arrays of a damaged recording that can't be unpacked stay as they are.
     """
-    found = dict(attributes)
-    for unpack in (content.unpack, tokens.unpack, *([blocks.unpack] if blocks.is_block(found) else ())):
-        tried = dict(found)
+    values = dict(attributes)
+    for unpack in (content.unpack, tokens.unpack, *([blocks.unpack] if blocks.is_block(values) else ())):
+        tried = dict(values)
         try:
             unpack(tried)
         except DAMAGE:
             continue
-        found = tried
-    return found
+        values = tried
+    return values

@@ -98,39 +98,41 @@ class ContentRule:
         """Apply the rule to a text that is not an attribute; empty if it is removed."""
         if not value or (self.content and self.redact is None):
             return value
-        kept: dict[str, Plain] = {key: value}
-        self._attribute(key, kept, missing)
-        return str(kept.get(key, ""))
+        attributes: dict[str, Plain] = {key: value}
+        self._attribute(key, attributes, missing)
+        return str(attributes.get(key, ""))
 
     def mark(self, given: Mapping[str, Plain], missing: dict[str, str]) -> Mapping[str, Plain]:
         """Apply the rule to the attributes of an event or a link."""
         if self.content and self.redact is None:
             return given
-        kept = dict(given)
-        for key in [key for key in kept if is_content(key)]:
-            self._attribute(key, kept, missing)
-        return kept
+        redacted = dict(given)
+        for key in [key for key in redacted if is_content(key)]:
+            self._attribute(key, redacted, missing)
+        return redacted
 
-    def _attribute(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    def _attribute(self, key: str, attributes: dict[str, Plain], missing: dict[str, str]) -> None:
         """Apply the rule to one attribute, in place."""
         if not self.content:
             missing[key] = OFF
-            del kept[key]
+            del attributes[key]
         elif self.redact is not None:
             keys = content.BY_VALUE.get(key)
-            value = kept[key] if keys is None or keys.structure not in kept else content.decode(keys, kept)
+            value = attributes[key]
+            if keys is not None and keys.structure in attributes:
+                value = content.decode(keys, attributes)
             is_listed = wanted(key) == "string[]" and isinstance(value, (list, tuple))
             redacted, reason = self._each(key, value) if is_listed else self._redacted(key, value)
             if redacted is None or not same(redacted, value):
                 missing[key] = reason
-                _replace(key, redacted, kept)
+                _replace(key, redacted, attributes)
 
     def _each(self, key: str, values: list[Plain]) -> tuple[Plain, str]:
         """Return the redacted texts of a list, without removed ones, and the reason."""
         results = [self._redacted(key, value) for value in values]
-        kept = [_as_text(redacted) for redacted, _ in results if redacted is not None]
+        texts = [_as_text(redacted) for redacted, _ in results if redacted is not None]
         raised = next((reason for _, reason in results if reason != "redacted"), "redacted")
-        return kept or None, raised
+        return texts or None, raised
 
     def _redacted(self, key: str, value: Plain) -> tuple[Plain, str]:
         assert self.redact is not None
@@ -140,24 +142,24 @@ class ContentRule:
             raise_interrupt(error)
             return None, f"{RAISED} {type(error).__name__}"
 
-    def _faults(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    def _faults(self, attributes: dict[str, Plain], missing: dict[str, str]) -> None:
         """Apply the rule to the details of faults; their kinds are always delivered."""
         if self.content and self.redact is None:
             return
-        redacted, faults = [], kept[a.FAULTS]
+        redacted, faults = [], attributes[a.FAULTS]
         for fault in faults if isinstance(faults, (list, tuple)) else [faults]:
             text, reason = self.fault(str(fault))
             if text != fault:
                 missing[a.FAULTS] = reason
             redacted.append(text)
-        kept[a.FAULTS] = list(dict.fromkeys(redacted))
+        attributes[a.FAULTS] = list(dict.fromkeys(redacted))
 
     def fault(self, fault: str) -> tuple[str, str]:
         """Return a fault under the rule, and the reason if it changed."""
         if self.content and self.redact is None:
             return fault, ""
-        found = _FAULT.fullmatch(fault)
-        kind, detail = found.groups() if found else (_UNNAMED, fault)
+        parts = _FAULT.fullmatch(fault)
+        kind, detail = parts.groups() if parts else (_UNNAMED, fault)
         if detail is None:
             return kind, ""
         if not self.content:
@@ -165,43 +167,43 @@ class ContentRule:
         redacted, reason = self._redacted(a.FAULTS, detail)
         return kind if redacted is None else f"{kind}: {_as_text(redacted)}", reason
 
-    def _unpack(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    def _unpack(self, attributes: dict[str, Plain], missing: dict[str, str]) -> None:
         """Unpack a token block's arrays; remove them if the layout can't be read."""
         try:
-            tokens.unpack(kept)
+            tokens.unpack(attributes)
         except Exception as error:  # a layout that another program wrote
             raise_interrupt(error)
-            kept.pop(a.TOKEN_DATA, None)
+            attributes.pop(a.TOKEN_DATA, None)
             missing[a.TOKEN_DATA] = "the layout of its arrays can't be read"
 
-    def _token_ids(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    def _token_ids(self, key: str, attributes: dict[str, Plain], missing: dict[str, str]) -> None:
         """Apply the rule to token ids; a redacted array must have the same shape."""
         if not self.token_ids:
             missing[key] = OFF if not self.content else "token ids are off"
-            tokens.leave_out(kept, missing[key], names=[_IDS[key]])
+            tokens.leave_out(attributes, missing[key], names=[_IDS[key]])
         elif self.redact is not None:
-            redacted, reason = self._redacted(key, kept[key])
-            if redacted is not None and same(redacted, kept[key]):
+            redacted, reason = self._redacted(key, attributes[key])
+            if redacted is not None and same(redacted, attributes[key]):
                 return
             missing[key] = reason
-            if _are_ids(redacted, kept[key]):
-                kept[key] = np.array(redacted, kept[key].dtype)
+            if _are_ids(redacted, attributes[key]):
+                attributes[key] = np.array(redacted, attributes[key].dtype)
             else:
-                tokens.leave_out(kept, reason, names=[_IDS[key]])
+                tokens.leave_out(attributes, reason, names=[_IDS[key]])
 
 
 RAISED = "redaction raised"
 """The start of the reason if the function raised."""
 
 
-def _is_text(kept: Mapping[str, Plain]) -> bool:
+def _is_text(attributes: Mapping[str, Plain]) -> bool:
     """Return whether an annotation's value is content."""
-    is_number = isinstance(kept[a.ANNOTATION_VALUE], (bool, int, float))
-    return not is_number and kept.get(a.ANNOTATION_KIND) not in _LABELS
+    is_number = isinstance(attributes[a.ANNOTATION_VALUE], (bool, int, float))
+    return not is_number and attributes.get(a.ANNOTATION_KIND) not in _LABELS
 
 
-def _are_ids(given: object, before: Any) -> bool:
-    array = np.asarray(given) if isinstance(given, (np.ndarray, list, tuple)) else None
+def _are_ids(redacted: object, before: Any) -> bool:
+    array = np.asarray(redacted) if isinstance(redacted, (np.ndarray, list, tuple)) else None
     return array is not None and array.dtype.kind in "iu" and array.shape == np.shape(before)
 
 
@@ -209,14 +211,14 @@ def _as_text(value: Plain) -> str:
     return value if isinstance(value, str) else to_json(value, [])
 
 
-def _replace(key: str, value: Plain, kept: dict[str, Plain]) -> None:
+def _replace(key: str, value: Plain, attributes: dict[str, Plain]) -> None:
     """Replace a value with a function's result, encoded so that it can be decoded; None removes it."""
     keys = content.BY_VALUE.get(key)
     if value is None:
-        del kept[key]
+        del attributes[key]
     elif keys is not None:
         for stale in keys:
-            kept.pop(stale, None)
-        kept |= content.encode(keys, value, [], [])
+            attributes.pop(stale, None)
+        attributes |= content.encode(keys, value, [], [])
     else:
-        kept[key] = _as_text(value) if wanted(key) == "string" else value
+        attributes[key] = _as_text(value) if wanted(key) == "string" else value

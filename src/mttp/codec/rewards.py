@@ -144,45 +144,45 @@ def make(
         more = fields.members("calls", Call, calls, faults)
         changes |= {"calls": (*reward.calls, *more)} if more else {}
         return fields.checked_value(replace(reward, span_id="", **changes), faults) if changes else reward
-    taken: dict[str, str] = {}
+    names_by_key: dict[str, str] = {}
     given_components = fields.mapping("components", components, faults)
     given_weights = fields.mapping("weights", weights, faults)
-    named = distinct(given_components, faults, taken)
-    weighting = _weights(distinct(given_weights, faults, taken), faults)
+    named = distinct(given_components, faults, names_by_key)
+    weighting = _weights(distinct(given_weights, faults, names_by_key), faults)
     scores, statuses, failed = _components(named, weighting, faults)
     stated_status, error = known_status(status, faults), None if fields.is_absent(error) else error
     if value is COMPUTED:
         has_status = stated_status is not None or error is not None
-        found, assessed, raw = (
+        total, assessed, raw = (
             (None, "missing", None)
             if has_status
             else _total(scores, statuses, weighting if given_weights else None, faults)
         )
     else:
-        found, assessed, raw = assess(value)
+        total, assessed, raw = assess(value)
     if error is not None and stated_status is None:
         stated_status = "error"
     if stated_status not in (None, "ok", "partial"):
-        raw = repr(found) if found is not None else raw
-        found, assessed = None, stated_status
+        raw = repr(total) if total is not None else raw
+        total, assessed = None, stated_status
     if assessed == "error" and not (raw is None and value is COMPUTED and error is None):
         by = f"{text(facts['grader'], [])} is " if facts.get("grader") is not None else ""
         faults.append(f"reward_invalid: {by}{raw if raw is not None else scalar_text(error)}")
     if assessed == "ok" and "error" in statuses.values():
         assessed = "partial"
-    mismatch = _is_mismatch(found, scores, statuses, weighting)
+    mismatch = _is_mismatch(total, scores, statuses, weighting)
     if mismatch:
-        faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
-    given = _known(facts, faults) if facts else {}
+        faults.append(f"reward_mismatch: {total!r} is not {_weighted_sum(scores, weighting)!r}")
+    known_facts = _known(facts, faults) if facts else {}
     for name, part in (("spec", spec), ("failed_checks", failed_checks)):
         if part is not None:
-            given[name] = part
+            known_facts[name] = part
     if relative is not None:
-        given["relative"] = fields.flag("relative", relative, faults)
+        known_facts["relative"] = fields.flag("relative", relative, faults)
     if not fields.is_absent(range):
-        given["range"] = _bounds(range, faults)
+        known_facts["range"] = _bounds(range, faults)
     return Reward(
-        value=found,
+        value=total,
         status=assessed,
         raw=raw,
         **_error_of(error, failed if value is COMPUTED else (), assessed, faults),
@@ -194,7 +194,7 @@ def make(
         calls=() if calls is None else fields.members("calls", Call, calls, faults),
         start_time=None if start_time is None else nanoseconds(start_time, faults),
         end_time=None if end_time is None else nanoseconds(end_time, faults),
-        **fields.checked(Reward, given, faults) if given else given,
+        **fields.checked(Reward, known_facts, faults) if known_facts else known_facts,
     )
 
 
@@ -249,14 +249,14 @@ def _error_of(error: object, failed: Sequence[Grade], status: str, faults: Fault
     return {"error": message, "error_type": INVALID_VALUE if error is None else None}
 
 
-def _bounds(given: object, faults: Faults) -> tuple[float, float] | None:
+def _bounds(limits: object, faults: Faults) -> tuple[float, float] | None:
     """Return the lowest and highest value; None if these are not two numbers."""
-    if given is None:
+    if limits is None:
         return None
-    found = [number(bound) for bound in listed("range", given, []) or ()]
-    lowest, highest = found if len(found) == 2 else (None, None)
+    bounds = [number(bound) for bound in listed("range", limits, []) or ()]
+    lowest, highest = bounds if len(bounds) == 2 else (None, None)
     if lowest is None or highest is None:
-        faults.append(f"range_invalid: {scalar_text(given):.80} is not a pair of numbers")
+        faults.append(f"range_invalid: {scalar_text(limits):.80} is not a pair of numbers")
         return None
     return lowest, highest
 
@@ -268,13 +268,13 @@ def _known(facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
 
 
 def _components(
-    given: Mapping[str, object], weights: Mapping[str, float], faults: Faults
+    components: Mapping[str, object], weights: Mapping[str, float], faults: Faults
 ) -> tuple[dict[str, float], dict[str, str], tuple[Grade, ...]]:
     """Return scores, the statuses of components without a score, and a grade for each exception."""
     scores: dict[str, float] = {}
     statuses: dict[str, str] = {}
     failed: list[Grade] = []
-    for name, value in given.items():
+    for name, value in components.items():
         if type(value) is not float and is_exception(value):
             statuses[name] = "error"
             message, kind = _error_text(value, faults), type(value).__name__
@@ -286,9 +286,9 @@ def _components(
         if type(value) is float and math.isfinite(value):
             scores[name] = value
             continue
-        found, status, raw = assess(value)
-        if found is not None:
-            scores[name] = found
+        score, status, raw = assess(value)
+        if score is not None:
+            scores[name] = score
         else:
             statuses[name] = status
         if status == "error":
@@ -296,9 +296,9 @@ def _components(
     return scores, statuses, tuple(failed)
 
 
-def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
+def _weights(stated_weights: Mapping[str, object], faults: Faults) -> dict[str, float]:
     weights: dict[str, float] = {}
-    for name, value in given.items():
+    for name, value in stated_weights.items():
         weight = value if type(value) is float else number(value)
         if weight is not None and math.isfinite(weight):
             weights[name] = weight
@@ -365,15 +365,15 @@ def grader(reward: Reward) -> str:
 def checked(reward: Reward, faults: Faults) -> Reward:
     """Return a `Reward` that can be recorded: distinct names, and an invalid value as an error."""
     reward = fields.checked_value(reward, faults)
-    found, status, raw = assess(reward.value)
-    taken: dict[str, str] = {}
-    named = distinct(reward.components, faults, taken)
-    stated_statuses = distinct(reward.component_statuses, faults, taken)
-    weights = _weights(distinct(reward.weights, faults, taken), faults)
+    value, status, raw = assess(reward.value)
+    names_by_key: dict[str, str] = {}
+    named = distinct(reward.components, faults, names_by_key)
+    stated_statuses = distinct(reward.component_statuses, faults, names_by_key)
+    weights = _weights(distinct(reward.weights, faults, names_by_key), faults)
     scores, statuses, failed = _components(named, weights, faults)
     changes: dict[str, Any] = {
         "components": scores,
-        "component_statuses": statuses | {name: text(one, faults) for name, one in stated_statuses.items()},
+        "component_statuses": statuses | {name: text(word, faults) for name, word in stated_statuses.items()},
         "weights": weights,
         "grades": tuple(grade_codec.checked(grade, faults) for grade in (*reward.grades, *failed)),
     }
@@ -383,7 +383,7 @@ def checked(reward: Reward, faults: Faults) -> Reward:
     if status == "error":
         faults.append(f"reward_invalid: {raw}")
         changes |= {"status": status, "raw": raw, "error_type": INVALID_VALUE}
-    return replace(reward, value=found, **changes)
+    return replace(reward, value=value, **changes)
 
 
 def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
@@ -412,8 +412,8 @@ def encode_spec(spec: Spec | None, faults: Faults) -> dict[str, Plain]:
 
 def spec(attributes: Mapping[str, Plain]) -> Spec | None:
     """Return the reward spec that these attributes name; None without a name."""
-    found = fields.decode(Spec, attributes)
-    return Spec(**found) if "name" in found else None
+    values = fields.decode(Spec, attributes)
+    return Spec(**values) if "name" in values else None
 
 
 def grades(reward: Reward) -> list[Grade]:
@@ -421,14 +421,14 @@ def grades(reward: Reward) -> list[Grade]:
     if len(reward.components) + len(reward.component_statuses) <= MAX_INLINE:
         return [*reward.grades]
     rest = {*[*reward.components, *reward.component_statuses][MAX_INLINE:]}
-    plain = [one for one in reward.all_grades[len(reward.grades) :] if one.name in rest] if rest else []
+    plain = [grade for grade in reward.all_grades[len(reward.grades) :] if grade.name in rest] if rest else []
     return [*reward.grades, *plain]
 
 
 def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Reward:
     """Return the scoring of a span; its grades are among `children`, by parent."""
     attributes = record.attributes
-    below = [one.attributes for one in children.get(record.span_id, ()) if grade_codec.is_grade(one)]
+    below = [child.attributes for child in children.get(record.span_id, ()) if grade_codec.is_grade(child)]
     weights = component_codec.decode(a.REWARD_WEIGHT, attributes)
     for grade in below:
         for weight in templates.decode(a.REWARD_WEIGHT, grade).values():

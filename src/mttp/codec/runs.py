@@ -34,15 +34,15 @@ def config(value: object, faults: Faults, secrets: Secrets) -> dict[str, Plain]:
     return attributes | {a.OMISSIONS: omissions} if omissions else attributes
 
 
-def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
+def encode(faults: Faults, **values: Any) -> dict[str, Plain]:
     """Return the attributes of a run's fields; None values are skipped."""
-    attributes = fields.encode(keys(Run), given, faults)
+    attributes = fields.encode(keys(Run), values, faults)
     for name, (first_key, rest_key) in (("python", _PYTHON), ("platform", _PLATFORM)):
-        if given.get(name):
-            first, _, rest = str(given[name]).partition(" ")
+        if values.get(name):
+            first, _, rest = str(values[name]).partition(" ")
             attributes |= {first_key: first, rest_key: rest}
-    if given.get("packages"):
-        attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in given["packages"].items()]
+    if values.get("packages"):
+        attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in values["packages"].items()]
     return attributes
 
 
@@ -50,16 +50,16 @@ def decode(records: Sequence[SpanRecord]) -> Run:
     """Return the run of one trace's spans: from its root, else from the marker with most attributes."""
     root = next((record for record in records if kinds.kind(record) == names.RUN), None)
     record = root or max(records, key=lambda record: len(record.attributes))
-    found: Mapping[str, Any] = record.attributes
-    packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())
+    attributes: Mapping[str, Any] = record.attributes
+    packages = dict(str(item).partition("==")[::2] for item in attributes.get(a.RUN_PACKAGES) or ())
     return Run(
         packages=packages,
-        python=_joined(found, _PYTHON),
-        platform=_joined(found, _PLATFORM),
+        python=_joined(attributes, _PYTHON),
+        platform=_joined(attributes, _PLATFORM),
         complete=root is not None,
         **fields.of_span(Run, record, KEYS, (a.METADATA,)) | ({"end_time": None} if root is None else {}),
     )
 
 
-def _joined(found: Mapping[str, Any], keys: tuple[str, str]) -> str | None:
-    return " ".join(str(found[key]) for key in keys if found.get(key)) or None
+def _joined(attributes: Mapping[str, Any], keys: tuple[str, str]) -> str | None:
+    return " ".join(str(attributes[key]) for key in keys if attributes.get(key)) or None

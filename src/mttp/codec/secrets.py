@@ -253,23 +253,23 @@ class Secrets:
 
     def names(self, key: str) -> bool:
         """Return whether a name is that of a secret."""
-        found = self._known.get(key)
-        if found is None:
+        is_secret = self._known.get(key)
+        if is_secret is None:
             if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             words = _words(key)
-            found = not words.endswith(_NAMES_A_VARIABLE) and bool(self._names.search(f"_{words}"))
-            self._known[key] = found
-        return found
+            is_secret = not words.endswith(_NAMES_A_VARIABLE) and bool(self._names.search(f"_{words}"))
+            self._known[key] = is_secret
+        return is_secret
 
     def hide(self, key: str, value: Any, omissions: list[str]) -> Any:
         """Return an attribute's plain value without secrets; each replacement is added to `omissions`."""
         if not self.is_on or isinstance(value, (bool, int, float)):
             return value
-        found: list[str] = []
-        kept = self._hidden(key, value, key, found)
-        omissions += [f"{path}: {_REASON}" for path in list(dict.fromkeys(found))[:_MAX_NAMED]]
-        return kept
+        paths: list[str] = []
+        hidden = self._hidden(key, value, key, paths)
+        omissions += [f"{path}: {_REASON}" for path in list(dict.fromkeys(paths))[:_MAX_NAMED]]
+        return hidden
 
     def text(self, text: str) -> str:
         """Return a text for a message without secrets."""
@@ -279,22 +279,22 @@ class Secrets:
         """Return a JSON text without secrets; each replacement is added to `omissions`."""
         if not self.is_on or not self._may_hold(document):
             return document
-        found: list[str] = []
-        kept = self.hide(key, json.loads(document), found)
-        omissions += found
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if found else document
+        hidden_paths: list[str] = []
+        hidden = self.hide(key, json.loads(document), hidden_paths)
+        omissions += hidden_paths
+        return json.dumps(hidden, ensure_ascii=False, separators=(",", ":")) if hidden_paths else document
 
     def mapping(self, given: Mapping[str, Any], omissions: list[str], *, prefix: str = "") -> dict[str, Any]:
         """Return attributes without secrets; each replacement is added to `omissions`."""
         return {key: self.hide(f"{prefix}{key}", value, omissions) for key, value in given.items()}
 
-    def _hidden(self, key: str, value: Any, path: str, found: list[str]) -> Any:
+    def _hidden(self, key: str, value: Any, path: str, paths: list[str]) -> Any:
         if value is None or isinstance(value, (bool, int, float)):
             return value
         if self.names(key):
-            return _blank(value, path, found)
+            return _blank(value, path, paths)
         if isinstance(value, str):
-            return self._without(value, path, found)
+            return self._without(value, path, paths)
         if isinstance(value, dict):
             named = _named_by(value)
             return {
@@ -302,17 +302,17 @@ class Secrets:
                     named if name == "value" else f"{key}.{name}" if name in ("key", "keys") else name,
                     item,
                     f"{path}.{name}",
-                    found,
+                    paths,
                 )
                 for name, item in value.items()
             }
         if isinstance(value, (list, tuple)):
-            return type(value)(self._listed(value, path, found))
+            return type(value)(self._listed(value, path, paths))
         return value
 
-    def _listed(self, values: Sequence[Any], path: str, found: list[str]) -> list[Any]:
+    def _listed(self, values: Sequence[Any], path: str, paths: list[str]) -> list[Any]:
         """Return the items of a list without secrets, including values after options and in pairs."""
-        kept = []
+        items = []
         for place, value in enumerate(values):
             before, where = values[place - 1] if place else None, f"{path}.{place}"
             is_option = isinstance(before, str) and before.startswith("-") and "=" not in before
@@ -320,27 +320,27 @@ class Secrets:
             if is_option and isinstance(value, str) and value.startswith("-"):
                 name = ""
             if is_option and name and isinstance(value, str) and not self.names(name):  # as in `-u me:X`
-                value = self._without(f"{name} {value}", where, found).removeprefix(f"{name} ")
-            kept.append(self._hidden(name, value, where, found))
-        return kept
+                value = self._without(f"{name} {value}", where, paths).removeprefix(f"{name} ")
+            items.append(self._hidden(name, value, where, paths))
+        return items
 
     def _may_hold(self, text: str) -> bool:
         """Return whether a text may contain the name of a secret, or a URL."""
         lower = text.lower()
         return any(hint in lower for hint in self._hints) or bool(_KNOWN_FORMS.search(text))
 
-    def _without(self, text: str, path: str, found: list[str]) -> str:
+    def _without(self, text: str, path: str, paths: list[str]) -> str:
         """Return a text without values assigned to names of secrets, and without credentials in URLs."""
         if not self._may_hold(text):
             return text
-        kept = _USER.sub(_without_user, _KNOWN_FORMS.sub(REDACTED, text))
-        kept = _ADDRESS_OPTION.sub(self._without_grant, kept)
+        cleaned = _USER.sub(_without_user, _KNOWN_FORMS.sub(REDACTED, text))
+        cleaned = _ADDRESS_OPTION.sub(self._without_grant, cleaned)
         for sign, before, value in (*_IN_TEXT, *self._headers):
             if sign in text:
-                kept = self._without_assigned(kept, before, value)
-        if kept != text:
-            found.append(path)
-        return kept
+                cleaned = self._without_assigned(cleaned, before, value)
+        if cleaned != text:
+            paths.append(path)
+        return cleaned
 
     def _without_grant(self, match: re.Match[str]) -> str:
         """Return an option of an address without its value if that is secret, or an address with a secret."""
@@ -352,7 +352,7 @@ class Secrets:
 
     def _without_assigned(self, text: str, before: re.Pattern[str], values: re.Pattern[str]) -> str:
         """Return a text without the values that follow names of secrets."""
-        kept, end = [], 0
+        pieces, end = [], 0
         for match in before.finditer(text):
             name = match.groupdict().get("name")
             if match.start() < end or not (name is None or self.names(name)):
@@ -361,9 +361,9 @@ class Secrets:
             if value is None or _CONSTANT.fullmatch(value[0].strip("'\"\\")):
                 continue
             opening = cast("re.Match[str]", _OPENING.match(value[0]))[0]
-            kept += [text[end : match.end()], opening, REDACTED, opening]
+            pieces += [text[end : match.end()], opening, REDACTED, opening]
             end = value.end()
-        return "".join([*kept, text[end:]])
+        return "".join([*pieces, text[end:]])
 
 
 def _headers_named(further: Sequence[str]) -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
@@ -386,17 +386,17 @@ def _named_by(value: Mapping[str, Any]) -> str:
     return named if isinstance(named, str) else "value"
 
 
-def _blank(value: Any, path: str, found: list[str]) -> Any:
+def _blank(value: Any, path: str, paths: list[str]) -> Any:
     """Return a value with all its text replaced."""
     if isinstance(value, dict):
-        return {name: _blank(item, f"{path}.{name}", found) for name, item in value.items()}
+        return {name: _blank(item, f"{path}.{name}", paths) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_blank(item, path, found) for item in value)
+        return type(value)(_blank(item, path, paths) for item in value)
     if not isinstance(value, (str, bytes)) or not value:
         return value
     if isinstance(value, str) and _SPECIAL.fullmatch(value):
         return value
-    found.append(path)
+    paths.append(path)
     return REDACTED
 
 
@@ -413,10 +413,10 @@ def _without_user(match: re.Match[str]) -> str:
 def without_secrets(address: str) -> str:
     """Return a URL for error messages: without credentials, and without options that may hold them."""
     place, sign, options = cast("re.Match[str]", _PLACE.fullmatch(address)).groups()
-    scheme, found, rest = place.partition("://") if "://" in place else ("", "", place)
+    scheme, separator, rest = place.partition("://") if "://" in place else ("", "", place)
     user, at, host = rest.rpartition("@")
     if at and not scheme.endswith("file") and (scheme or ":" in unquote(user)):
-        place = f"{scheme}{found}{REDACTED}@{host}"
+        place = f"{scheme}{separator}{REDACTED}@{host}"
     if _OPTION.search(unquote(options)):
         return place
     return place + USUAL.text(f"{sign}{options}")

@@ -235,9 +235,9 @@ def effective_scoring(scorings: Sequence[tuple[str, _R]], *, owner: str = OWNER)
 
     If none states a total, the last scoring; None without scorings.
     """
-    own = [scoring for scoring in scorings if scoring[0] == owner]
-    if own and states_total(own[-1][1]):
-        return own[-1]
+    of_owner = [scoring for scoring in scorings if scoring[0] == owner]
+    if of_owner and states_total(of_owner[-1][1]):
+        return of_owner[-1]
     others = [scoring for scoring in scorings if scoring[0] != owner and states_total(scoring[1])]
     candidates = others or scorings
     return candidates[-1] if candidates else None

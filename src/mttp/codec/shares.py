@@ -27,7 +27,7 @@ def of_state(trace_state: str) -> float | None:
     """Return the share that a trace state states, above 0 and up to 1; None without one."""
     for entry in trace_state.split(",") if trace_state else ():
         key, _, value = entry.strip().partition("=")
-        found = _THRESHOLD.fullmatch(value) if key == "ot" else None
-        if found is not None:
-            return ((1 << BITS) - int(found[1].ljust(_DIGITS, "0"), 16)) / (1 << BITS)
+        threshold = _THRESHOLD.fullmatch(value) if key == "ot" else None
+        if threshold is not None:
+            return ((1 << BITS) - int(threshold[1].ljust(_DIGITS, "0"), 16)) / (1 << BITS)
     return None

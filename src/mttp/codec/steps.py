@@ -46,9 +46,9 @@ def reward(value: float | None, status: str, raw: str | None) -> dict[str, Plain
     return {key: item for key, item in attributes.items() if item is not None}
 
 
-def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
+def facts(faults: Faults, **values: Any) -> dict[str, Plain]:
     """Return the attributes of numbers and flags; None values are skipped."""
-    return fields.encode(_FACTS, given, faults)
+    return fields.encode(_FACTS, values, faults)
 
 
 def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[SpanRecord] = ()) -> Step:
@@ -57,15 +57,15 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
 
     Without an observation or action of its own, it has the first messages and the last answer of its calls.
     """
-    found: Mapping[str, Any] = record.attributes
-    observation, action = (content.decode(keys, found) for keys in (content.OBSERVATION, content.ACTION))
+    attributes: Mapping[str, Any] = record.attributes
+    observation, action = (content.decode(keys, attributes) for keys in (content.OBSERVATION, content.ACTION))
     called = tuple(map(decode_call, calls))
     models = [call for call in called if call.operation != EXECUTE_TOOL]
     if models and observation is None:
         observation = next((call.arguments for call in models if call.arguments is not None), None)
     if models and action is None:
         action = next((call.result for call in reversed(models) if call.result is not None), None)
-    if scoring := components.of_step(found):
+    if scoring := components.of_step(attributes):
         scored = replace(record, span_id="", start_time=record.end_time, attributes=scoring)
         scorings = (*scorings, rewards.decode(scored, {}))
     values = fields.of_span(Step, record, KEYS, TEMPLATES)
@@ -76,7 +76,7 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
     return Step(
         observation=observation,
         action=action,
-        tokens=tokens.decode(found),
+        tokens=tokens.decode(attributes),
         rewards=tuple(scorings),
         calls=called,
         **values,

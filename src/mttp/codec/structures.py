@@ -72,13 +72,13 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
     try:
         if kind in _FLAT or not issubclass(kind, (Mapping, tuple, list)):
             return None
-        found = _Members()
-        part = found.part(value, 0)
-        if not found.has_arrays and not (found.numbers and _is_tuple(part)):
+        members = _Members()
+        part = members.part(value, 0)
+        if not members.has_arrays and not (members.numbers and _is_tuple(part)):
             return None
         leaves = [
             number if type(number) is np.ndarray else np.array(number, _NUMBERS[type(number)])
-            for number in found.numbers
+            for number in members.numbers
         ]
         dtype = np.result_type(*[leaf.dtype for leaf in leaves]).newbyteorder("=")
         count = sum(leaf.size for leaf in leaves)
@@ -87,18 +87,18 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
         else:
             flat = Flattened(_joined(leaves, count, dtype), _encoded(part))
     except _UnsupportedError as error:
-        if found.has_arrays:
+        if members.has_arrays:
             faults.append(f"structure_not_kept: {error}; arrays are kept as lists")
         return None
-    faults += found.faults
+    faults += members.faults
     return flat
 
 
 def _joined(leaves: list[Any], count: int, dtype: Any) -> Any:
     """Return all numbers as one array."""
     if count * dtype.itemsize > _MAX_BYTES:
-        held = {id(leaf): leaf.size for leaf in leaves}
-        if (count - sum(held.values())) * dtype.itemsize > _MAX_BYTES:
+        sizes = {id(leaf): leaf.size for leaf in leaves}
+        if (count - sum(sizes.values())) * dtype.itemsize > _MAX_BYTES:
             raise _UnsupportedError(f"it has more than {_MAX_BYTES:,} bytes of shared arrays")
     numbers = np.concatenate([leaf.ravel() for leaf in leaves], dtype=dtype)
     if dtype.kind == "f":
@@ -255,8 +255,8 @@ def rebuild(numbers: np.ndarray[Any, Any], structure: str) -> Any:
     """Return the value that `flatten` took; the flat array itself if the structure does not match it."""
     try:
         position = [0]
-        found = _rebuilt(_read(structure), numbers.ravel(), position)
-        return found if position[0] == numbers.size else numbers
+        value = _rebuilt(_read(structure), numbers.ravel(), position)
+        return value if position[0] == numbers.size else numbers
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
         return numbers
 

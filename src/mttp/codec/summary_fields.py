@@ -76,11 +76,11 @@ def kind(record: SpanRecord) -> str:
 
     Outside of episodes, `run`, `group`, `update`, `annotate`, `eval.run` or `grade`, and empty for others.
     """
-    found = kinds.kind(record)
+    span_type = kinds.kind(record)
     if a.RUN_ID in record.attributes and a.EPISODE_ID in record.attributes:
-        return found
-    found = _MERGED.get(found, found)
-    return found if found in _OUTSIDE_EPISODES else ""
+        return span_type
+    span_type = _MERGED.get(span_type, span_type)
+    return span_type if span_type in _OUTSIDE_EPISODES else ""
 
 
 def indices(record: SpanRecord) -> range:
@@ -95,35 +95,35 @@ def step_scorings(record: SpanRecord) -> Iterator[tuple[str, int, Scored]]:
 
     The key is that of the step in any form: transports may have it in a span and in columns.
     """
-    found = record.attributes
-    steps: Sequence[Mapping[str, Any]] = [found]
-    first = count(found, a.STEP_INDEX)
-    if a.STEPS_COUNT in found:
-        if a.REWARD_SCORE not in str(found.get(a.STEPS_LAYOUT)):
+    values = record.attributes
+    steps: Sequence[Mapping[str, Any]] = [values]
+    first = count(values, a.STEP_INDEX)
+    if a.STEPS_COUNT in values:
+        if a.REWARD_SCORE not in str(values.get(a.STEPS_LAYOUT)):
             return
         from mttp.codec import blocks  # loads numpy
 
-        steps, first = blocks.rows(found), count(found, a.STEPS_FIRST_INDEX)
+        steps, first = blocks.rows(values), count(values, a.STEPS_FIRST_INDEX)
     for index, step in enumerate(steps, first):
         if attributes := components.of_step(step):
-            key = f"{segment(record)} {found.get(a.AGENT_ID)} {index}"
+            key = f"{segment(record)} {values.get(a.AGENT_ID)} {index}"
             yield key, index, reward(replace(record, start_time=record.end_time, attributes=attributes))
 
 
 def reward(record: SpanRecord) -> Scored:
     """Return the scoring of a span, without the grades below it."""
-    found = record.attributes
-    values = _scalars(_SCORED, found)
-    if (late := found.get(a.ANNOTATION_VALUE)) is not None:
+    attributes = record.attributes
+    values = _scalars(_SCORED, attributes)
+    if (late := attributes.get(a.ANNOTATION_VALUE)) is not None:
         values.setdefault("value", late)
     if "value" in values and values["status"] == "missing":
         values["status"] = "ok"
-    scores, statuses = components.scores(found)
+    scores, statuses = components.scores(attributes)
     return Scored(
         components=scores,
         component_statuses=statuses,
-        spec=_spec(found) if a.SPEC_NAME in found else None,
-        failed_checks=tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
+        spec=_spec(attributes) if a.SPEC_NAME in attributes else None,
+        failed_checks=tuple(_listed(attributes.get(a.REWARD_FAILED_CHECKS))),
         span_id=record.span_id,
         start_time=record.start_time,
         end_time=record.end_time,
@@ -131,49 +131,49 @@ def reward(record: SpanRecord) -> Scored:
     )
 
 
-def _spec(found: Mapping[str, Any]) -> Spec:
-    return Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION), sha256=found.get(a.SPEC_SHA256))
+def _spec(facts: Mapping[str, Any]) -> Spec:
+    return Spec(name=facts[a.SPEC_NAME], version=facts.get(a.SPEC_VERSION), sha256=facts.get(a.SPEC_SHA256))
 
 
-def _scalars(attributes: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: value for name, key in attributes.items() if (value := found.get(key)) is not None}
-    return values | {"status": str(found.get(a.REWARD_STATUS, "missing"))}
+def _scalars(attributes: Mapping[str, str], scoring: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, key in attributes.items() if (value := scoring.get(key)) is not None}
+    return values | {"status": str(scoring.get(a.REWARD_STATUS, "missing"))}
 
 
 def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
     """Return the grade of a span; its parts are among `children`."""
-    found = record.attributes
+    attributes = record.attributes
     return Graded(
-        name=components.name(found),
+        name=components.name(attributes),
         parts=tuple(
-            grade(one, children)
-            for one in children.get(record.span_id, ())
-            if a.COMPONENT_NAME in one.attributes and kinds.kind(one) == names.GRADE
+            grade(child, children)
+            for child in children.get(record.span_id, ())
+            if a.COMPONENT_NAME in child.attributes and kinds.kind(child) == names.GRADE
         ),
-        evidence=_evidence(found) if a.REWARD_ERROR in found else None,
-        **_scalars(_GRADED, found),
+        evidence=_evidence(attributes) if a.REWARD_ERROR in attributes else None,
+        **_scalars(_GRADED, attributes),
     )
 
 
-def _evidence(found: Mapping[str, Any]) -> Any:
+def _evidence(attributes: Mapping[str, Any]) -> Any:
     try:
-        return json.loads(found.get(a.REWARD_EVIDENCE, "null"))
+        return json.loads(attributes.get(a.REWARD_EVIDENCE, "null"))
     except (TypeError, ValueError, RecursionError):
         return None
 
 
 def children(records: Iterable[SpanRecord]) -> Children:
     """Return spans by their parent's span id, in order of start."""
-    found: dict[str, list[SpanRecord]] = {}
+    by_parent: dict[str, list[SpanRecord]] = {}
     for record in sorted(records, key=lambda record: (record.start_time, record.end_time)):
-        found.setdefault(record.parent_id, []).append(record)
-    return found
+        by_parent.setdefault(record.parent_id, []).append(record)
+    return by_parent
 
 
 def members(record: SpanRecord) -> tuple[str, tuple[str, ...]]:
     """Id and trace ids of the episodes of a group."""
-    found = record.attributes
-    return str(found.get(a.GROUP_ID, "")), tuple(map(str, _listed(found.get(a.GROUP_EPISODES))))
+    attributes = record.attributes
+    return str(attributes.get(a.GROUP_ID, "")), tuple(map(str, _listed(attributes.get(a.GROUP_EPISODES))))
 
 
 def faults(attributes: Mapping[str, Any]) -> Iterator[str]:

@@ -93,17 +93,17 @@ def snapshot(ids: Any, logprobs: Any = None, facts: Mapping[str, Any] = MappingP
 
     A common block has lists and numpy arrays of numbers, with the length of the completion.
     """
-    found = None if facts else _pair(ids, logprobs)
-    return _snapshot({"ids": ids, "logprobs": logprobs, **facts}) if found is None else found
+    block = None if facts else _pair(ids, logprobs)
+    return _snapshot({"ids": ids, "logprobs": logprobs, **facts}) if block is None else block
 
 
 def _pair(ids: Any, logprobs: Any) -> Block | None:
     """Return a copy of a block of ids and log probabilities of one length; None for others."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
-        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
-        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
+        kinds = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
+        if kinds is None or ids.ndim != 1 or ids.shape != logprobs.shape:
             return None
-        count, (integers, floats) = len(ids), found
+        count, (integers, floats) = len(ids), kinds
         ids, logprobs = ids.tobytes(), logprobs.tobytes()
     elif type(ids) is list and type(logprobs) is list and ids:
         count = len(ids)
@@ -121,10 +121,10 @@ def _pair(ids: Any, logprobs: Any) -> Block | None:
     return count, None, len(ids) + len(logprobs), "ids", integers, ids, "logprobs", floats, logprobs
 
 
-def _snapshot(given: Mapping[str, Any]) -> Block | None:
+def _snapshot(arguments: Mapping[str, Any]) -> Block | None:
     facts, arrays, size = {}, [], 0
     count = -1
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is None and name != "ids":
             continue
         if name in _DTYPES:
@@ -205,21 +205,21 @@ def fold_all(blocks: Sequence[Block]) -> list[dict[str, Plain]]:
 
     Small blocks of ids and log probabilities are encoded together, which saves most of the time.
     """
-    found: list[dict[str, Plain]] = [{}] * len(blocks)
+    folded_blocks: list[dict[str, Plain]] = [{}] * len(blocks)
     alike: dict[Pair | int, list[int]] = {}
     for place, block in enumerate(blocks):
         alike.setdefault(_pair_of(block) or place, []).append(place)
     for kinds, places in alike.items():
         if isinstance(kinds, int):
-            found[kinds] = fold(blocks[kinds])
+            folded_blocks[kinds] = fold(blocks[kinds])
             continue
         for start in range(0, len(places), _BATCH):
             some = places[start : start + _BATCH]
             for place, folded in zip(
                 some, _fold_pairs(kinds, [blocks[place] for place in some]), strict=True
             ):
-                found[place] = folded
-    return found
+                folded_blocks[place] = folded
+    return folded_blocks
 
 
 _BATCH = 64
@@ -293,17 +293,17 @@ def _storable_parts(
 
 def _parts(array: Any, counts: Sequence[int]) -> list[bytes]:
     """Return the bytes of consecutive parts with these lengths."""
-    data, place, found = array.tobytes(), 0, []
+    data, place, parts = array.tobytes(), 0, []
     for count in counts:
         upto = place + count * array.itemsize
-        found.append(data[place:upto])
+        parts.append(data[place:upto])
         place = upto
-    return found
+    return parts
 
 
 def _arrays_of(block: Block) -> dict[str, Any]:
     """Return the arrays by name, in layout order."""
-    listed = sorted(zip(block[3::3], block[4::3], block[5::3], strict=True), key=_place)
+    listed = sorted(zip(block[3::3], block[4::3], block[5::3], strict=True), key=lambda row: _ORDER[row[0]])
     return {name: _expanded(name, dtype, data) for name, dtype, data in listed}
 
 
@@ -329,10 +329,6 @@ def _expanded(name: str, dtype: str, data: bytes) -> Any:
 
 
 _ORDER = {name: place for place, name in enumerate(Tokens.ARRAYS)}
-
-
-def _place(row: tuple[str, str, bytes]) -> int:
-    return _ORDER[row[0]]
 
 
 @lru_cache(maxsize=1 << 10)
@@ -374,29 +370,29 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
     return Tokens(**{**counts, **facts})
 
 
-def _fact(name: str, given: Any, faults: Faults) -> Any:
+def _fact(name: str, value: Any, faults: Faults) -> Any:
     """Return what a block states about its arrays; None for what can't be understood, with a fault."""
     if name in _TEXTS or name == "omitted_reason":
-        return text(given, faults)
+        return text(value, faults)
     fact: Any = None
     if name == "texts":
-        fact = tuple(text(item, faults) for item in listed("tokens", given, []) or ())
+        fact = tuple(text(item, faults) for item in listed("tokens", value, []) or ())
     elif name == "parent":
-        places = [whole_number(place) for place in listed("tokens", given, []) or ()]
+        places = [whole_number(place) for place in listed("tokens", value, []) or ()]
         fact = tuple(places) if len(places) == 2 and None not in places else None
     elif name == "alignment":
-        alignment = mapped("tokens", given, [])
+        alignment = mapped("tokens", value, [])
         fact = {key: word for key, word in alignment.items() if type(key) is type(word) is str} or None
     else:
-        fact = whole_number(given)
+        fact = whole_number(value)
     if fact is None:
-        faults.append(f"tokens_invalid: {name} is {scalar_text(given):.80}")
+        faults.append(f"tokens_invalid: {name} is {scalar_text(value):.80}")
     return fact
 
 
-def _length(given: Any) -> int | None:
+def _length(array: Any) -> int | None:
     try:
-        return len(given)
+        return len(array)
     except Exception as error:  # objects of other libraries may raise any exception
         raise_interrupt(error)
         return None
@@ -541,14 +537,12 @@ def _arrays(attributes: Mapping[str, Plain], rows: list[Any]) -> dict[str, Any]:
         return _unpacked(attributes[a.TOKEN_DATA], rows)
     dtypes = {name: dtype for name, dtype, _, _ in rows}
     return {
-        name: np.array(attributes[key], dtype=dtypes.get(name, _default_dtype(name)))
+        name: np.array(
+            attributes[key], dtypes.get(name, "int64" if name in Tokens.INTEGER_ARRAYS else "float64")
+        )
         for name, key in ARRAY_KEYS.items()
         if key in attributes
     }
-
-
-def _default_dtype(name: str) -> str:
-    return "int64" if name in Tokens.INTEGER_ARRAYS else "float64"
 
 
 def _unpacked(data: bytes, rows: list[Any]) -> dict[str, Any]:

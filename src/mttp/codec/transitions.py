@@ -65,11 +65,11 @@ class RowSchema(NamedTuple):
         if self.dtype is not None:
             joined: Any = np.frombuffer(b"".join(observations), self.dtype)
             observations = joined.reshape(len(observations), *self.shape)
-        found = encode(observations, *others, max_bytes=self.max_bytes)
+        by_key = encode(observations, *others, max_bytes=self.max_bytes)
         if outputs[0] is not None:
             values, logprobs = np.array(outputs, np.float64).T
-            found |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
-        return found | columns([row or {} for row in scores]) if any(scores) else found
+            by_key |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
+        return by_key | columns([row or {} for row in scores]) if any(scores) else by_key
 
     def _attributes(
         self,
@@ -194,14 +194,14 @@ def encode(
     Of an observation or action beyond `max_bytes` only dtype and shape are kept.
     Problems of an entry are added to its step's faults.
     """
-    found: dict[str, Column] = {}
+    by_key: dict[str, Column] = {}
     notes: _Notes = defaultdict(dict)
     for keys, values in ((content.OBSERVATION, observations), (content.ACTION, actions)):
-        found |= _contents(keys, values, notes, max_bytes)
-    found |= _rewards(rewards, notes)
+        by_key |= _contents(keys, values, notes, max_bytes)
+    by_key |= _rewards(rewards, notes)
     for key, flags in ((a.STEP_TERMINATED, terminated), (a.STEP_TRUNCATED, truncated)):
-        found[key] = Column(np.fromiter(map(bool, flags), np.bool_, len(flags)))
-    return found | columns([notes[position] for position in range(len(rewards))]) if notes else found
+        by_key[key] = Column(np.fromiter(map(bool, flags), np.bool_, len(flags)))
+    return by_key | columns([notes[position] for position in range(len(rewards))]) if notes else by_key
 
 
 def _contents(
@@ -213,14 +213,14 @@ def _contents(
         structure = {} if flat is None else {keys.structure: Column([flat[0].structure], SAME)}
         return {keys.value: Column(array), **structure}
 
-    found: list[dict[str, Plain]] = []
+    rows: list[dict[str, Plain]] = []
     for position, value in enumerate(values):
         faults: Faults = []
         omissions: list[str] = []
-        found.append(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))
+        rows.append(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))
         _note(notes, position, a.FAULTS, faults)
         _note(notes, position, a.OMISSIONS, omissions)
-    return columns(found)
+    return columns(rows)
 
 
 def _flat(values: Sequence[Any]) -> Sequence[Flattened] | None:
@@ -239,12 +239,12 @@ def _rewards(values: Sequence[object], notes: _Notes) -> dict[str, Column]:
             a.STEP_REWARD: Column(array.astype(np.float64)),
             a.STEP_REWARD_STATUS: Column(["ok"], SAME),
         }
-    found: list[dict[str, Plain]] = []
+    rows: list[dict[str, Plain]] = []
     for position, value in enumerate(values):
         number, status, raw = assess(value)
-        found.append(steps.reward(number, status, raw))
+        rows.append(steps.reward(number, status, raw))
         _note(notes, position, a.FAULTS, [f"reward_invalid: {raw}"] if status == "error" else [])
-    return columns(found)
+    return columns(rows)
 
 
 def _note(notes: _Notes, position: int, key: str, messages: list[str]) -> None:
@@ -259,13 +259,13 @@ def _array(values: Sequence[Any]) -> Any:
     kinds = set(map(type, values))
     kind = kinds.pop() if len(kinds) == 1 else object
     if kind is np.ndarray:
-        found = _stacked(values)
+        array = _stacked(values)
     elif kind in (int, float, bool) or issubclass(kind, (np.bool_, np.integer, np.floating)):
-        found = np.array(values)  # integers beyond int64 become objects or floats
-        found = found if kind is not int or found.dtype.kind == "i" else None
+        array = np.array(values)  # integers beyond int64 become objects or floats
+        array = array if kind is not int or array.dtype.kind == "i" else None
     else:
         return None
-    return found if found is not None and _is_plain(found) else None
+    return array if array is not None and _is_plain(array) else None
 
 
 def _stacked(values: Sequence[Any]) -> Any:

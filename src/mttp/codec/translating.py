@@ -33,14 +33,14 @@ class Translator:
 
     def _enter(self, scope: Scope) -> None:
         self._scope = self._translated = scope
-        self._translation = found = translation(scope.schema_url, to=self._to)
+        self._translation = renames = translation(scope.schema_url, to=self._to)
         if age(scope.schema_url) == "known" and not scope.schema_url.endswith(f"/{self._to}"):
             self._translated = replace(self._translated, schema_url=SCHEMA_PREFIX + self._to)
-        if found is not None:
+        if renames is not None:
             self._translated = replace(
                 self._translated,
-                resource=found.resource(scope.resource),
-                attributes=found.resource(scope.attributes),
+                resource=renames.resource(scope.resource),
+                attributes=renames.resource(scope.attributes),
             )
 
 

@@ -74,7 +74,7 @@ def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
 
 def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
     """Return the update of a span; its link spans are among the trace's other spans."""
-    found: Mapping[str, Any] = record.attributes
+    attributes: Mapping[str, Any] = record.attributes
     marks = [other.attributes for other in others if kinds.kind(other) == names.UPDATE_LINKS]
     discarded: dict[str, tuple[str, ...]] = {}
     for mark in marks:
@@ -84,7 +84,7 @@ def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
     return Update(
         groups=_all(consumed, a.UPDATE_GROUPS),
         episodes=_all(consumed, a.UPDATE_EPISODES),
-        discarded=templates.decode(a.UPDATE_DISCARDED, found),
+        discarded=templates.decode(a.UPDATE_DISCARDED, attributes),
         discarded_episodes=discarded,
         **fields.of_span(Update, record, KEYS, TEMPLATES),
     )

@@ -97,86 +97,86 @@ class Withholding:
         `spent` is the number of bytes that the episode's earlier spans took, `status` the description of the
         span's status, and `marks` are the attributes of its events and links.
         """
-        kept = self._keep_block(values, spent) if blocks.is_block(values) else self._keep_span(values, spent)
-        kept = self._keep_rest(kept, status, marks)
-        return kept if self.max_trace_bytes is None else self._within_trace(kept, spent, self.max_trace_bytes)
+        copy = self._keep_block(values, spent) if blocks.is_block(values) else self._keep_span(values, spent)
+        copy = self._keep_rest(copy, status, marks)
+        return copy if self.max_trace_bytes is None else self._within_trace(copy, spent, self.max_trace_bytes)
 
-    def _keep_rest(self, kept: Kept, status: str, marks: Sequence[Mapping[str, Plain]]) -> Kept:
+    def _keep_rest(self, copy: Kept, status: str, marks: Sequence[Mapping[str, Plain]]) -> Kept:
         """Apply the content rule to the status description, events and links."""
         rule, missing = self.rule, dict[str, str]()
         description = rule.text(a.OTEL_STATUS_DESCRIPTION, status, missing)
         kept_marks = [rule.mark(mark, missing) for mark in marks]
         if missing:
-            kept = kept._replace(values=_with_omissions(dict(kept.values), missing), changed=True)
-        raised = [*kept.raised, *_raised(missing)]
-        return kept._replace(status=description, marks=kept_marks, raised=raised)
+            copy = copy._replace(values=_with_omissions(dict(copy.values), missing), changed=True)
+        raised = [*copy.raised, *_raised(missing)]
+        return copy._replace(status=description, marks=kept_marks, raised=raised)
 
     def _keep_span(self, values: Mapping[str, Plain], spent: int) -> Kept:
-        kept: dict[str, Plain] = dict(values)
+        attributes: dict[str, Plain] = dict(values)
         missing: dict[str, str] = {}
         rule = self.rule
         if not rule.shows_all:
-            rule.attributes(kept, missing)
+            rule.attributes(attributes, missing)
         raised = _raised(missing)
-        for key, value in list(kept.items()):
+        for key, value in list(attributes.items()):
             if key not in _TOKEN_ARRAYS and self._is_too_long(key, value):
                 missing[key] = self._limit(_count(value))
-                del kept[key]
+                del attributes[key]
         for keys in content.BY_VALUE.values():
-            if keys.value not in kept:
-                kept.pop(keys.structure, None)
-        self._fit(kept, missing)
-        spent = self._keep_tokens(kept, missing, spent)
+            if keys.value not in attributes:
+                attributes.pop(keys.structure, None)
+        self._fit(attributes, missing)
+        spent = self._keep_tokens(attributes, missing, spent)
         if not missing:
             return Kept(values, spent, False)
-        return Kept(_with_omissions(kept, missing), spent, True, raised=raised)
+        return Kept(_with_omissions(attributes, missing), spent, True, raised=raised)
 
-    def _fit(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    def _fit(self, attributes: dict[str, Plain], missing: dict[str, str]) -> None:
         """Remove or cut values that the receiver does not support, in place."""
         if not self.binary:
-            fitting.drop_binary(kept, missing)
+            fitting.drop_binary(attributes, missing)
         if not self.non_finite:
-            fitting.drop_non_finite(kept, missing)
+            fitting.drop_non_finite(attributes, missing)
         if not self.nested:
-            fitting.write_nested(kept, missing)
+            fitting.write_nested(attributes, missing)
         if not self.huge_integers:
-            fitting.drop_huge_integers(kept, missing)
+            fitting.drop_huge_integers(attributes, missing)
         if self.max_text_bytes is not None:
-            fitting.cut_texts(kept, missing, self.max_text_bytes)
+            fitting.cut_texts(attributes, missing, self.max_text_bytes)
 
-    def _within_trace(self, kept: Kept, spent: int, limit: int) -> Kept:
+    def _within_trace(self, copy: Kept, spent: int, limit: int) -> Kept:
         """Return a span that fits into the bytes left for its trace, or its smallest form."""
-        form = kept.values
+        form = copy.values
         if a.EPISODE_SPAN_COUNT not in form:
             limit -= int(limit * _ROOT_SHARE)
         forms = degraded(form, f"the trace takes more than {limit} bytes")
-        while spent + (taken := _SPAN_BYTES + fitting.wire_bytes(form)) > limit:
+        while spent + (size := _SPAN_BYTES + fitting.wire_bytes(form)) > limit:
             smaller = next(forms, None)
             if smaller is None:
                 break
             form = smaller
-        changed = kept.changed or form is not kept.values
-        return kept._replace(values=form, spent=spent + taken, changed=changed)
+        changed = copy.changed or form is not copy.values
+        return copy._replace(values=form, spent=spent + size, changed=changed)
 
     def _keep_block(self, values: Mapping[str, Plain], spent: int) -> Kept:
         """Return the deliverable attributes of a block's steps and of the block itself."""
         limit = math.inf if self.max_elements is None else self.max_elements
-        kept, raised, rule = values, list[str](), self.rule
+        deliverable, raised, rule = values, list[str](), self.rule
         if not (rule.shows_all and blocks.longest(values) <= limit and self._fits(values)):
             rows = [self._keep_span(row, 0) for row in blocks.rows(values)]
             raised = [reason for row in rows for reason in row.raised]
             if any(row.changed for row in rows):
-                kept = blocks.with_rows(values, [row.values for row in rows])
+                deliverable = blocks.with_rows(values, [row.values for row in rows])
         if not rule.shows_all:
-            own, missing = dict(kept), dict[str, str]()
-            rule.attributes(own, missing)
+            attributes, missing = dict(deliverable), dict[str, str]()
+            rule.attributes(attributes, missing)
             if missing:
-                kept, raised = _with_omissions(own, missing), [*raised, *_raised(missing)]
+                deliverable, raised = _with_omissions(attributes, missing), [*raised, *_raised(missing)]
         if not self.nested:
-            kept = _flat(kept)
-        if self.max_text_bytes is not None and len(kept[a.STEPS_LAYOUT]) > self.max_text_bytes:
-            kept = _narrowed(kept, self.max_text_bytes)
-        return Kept(kept, spent, kept is not values, raised=raised)
+            deliverable = _flat(deliverable)
+        if self.max_text_bytes is not None and len(deliverable[a.STEPS_LAYOUT]) > self.max_text_bytes:
+            deliverable = _narrowed(deliverable, self.max_text_bytes)
+        return Kept(deliverable, spent, deliverable is not values, raised=raised)
 
     def _fits(self, values: Mapping[str, Plain]) -> bool:
         """Return whether the receiver supports the types of a block's values."""
@@ -191,10 +191,10 @@ class Withholding:
     def _limit(self, count: int) -> str:
         return f"{count} elements, the limit is {self.max_elements}"
 
-    def _keep_tokens(self, kept: dict[str, Plain], missing: dict[str, str], spent: int) -> int:
+    def _keep_tokens(self, attributes: dict[str, Plain], missing: dict[str, str], spent: int) -> int:
         """Keep a token block or remove all its arrays, in place; return the bytes spent."""
-        lengths = {key: len(kept[key]) for key in _TOKEN_ARRAYS & kept.keys()}
-        taken = sum(content.size(kept[key]) for key in lengths)
+        lengths = {key: len(attributes[key]) for key in _TOKEN_ARRAYS & attributes.keys()}
+        size = sum(content.size(attributes[key]) for key in lengths)
         long = sorted(
             key for key in lengths if self.max_elements is not None and lengths[key] > self.max_elements
         )
@@ -202,12 +202,12 @@ class Withholding:
             reason = f"{long[0]}: {self._limit(lengths[long[0]])}"
             missing |= dict.fromkeys(lengths, f"left out with {long[0]}")
             missing |= {key: self._limit(lengths[key]) for key in long}
-        elif self.max_episode_bytes is not None and taken and spent + taken > self.max_episode_bytes:
-            reason = f"{taken} bytes are beyond the episode's {self.max_episode_bytes}"
+        elif self.max_episode_bytes is not None and size and spent + size > self.max_episode_bytes:
+            reason = f"{size} bytes are beyond the episode's {self.max_episode_bytes}"
             missing |= dict.fromkeys(lengths, reason)
         else:
-            return spent + taken
-        tokens.leave_out(kept, reason)
+            return spent + size
+        tokens.leave_out(attributes, reason)
         return spent
 
 
@@ -217,16 +217,16 @@ def degraded(values: Mapping[str, Plain], reason: str) -> Iterator[dict[str, Pla
 
     `mttp.omissions` names the removed attributes, with the reason.
     """
-    kept: dict[str, Plain] = dict(values)
+    attributes: dict[str, Plain] = dict(values)
     missing: dict[str, str] = {}
-    if _TOKEN_ARRAYS & kept.keys():
-        missing |= dict.fromkeys(_TOKEN_ARRAYS & kept.keys(), reason)
-        tokens.leave_out(kept, reason)
+    if _TOKEN_ARRAYS & attributes.keys():
+        missing |= dict.fromkeys(_TOKEN_ARRAYS & attributes.keys(), reason)
+        tokens.leave_out(attributes, reason)
     for is_missing in (_is_array, _is_content, _is_long):
-        removed = {key: reason for key, value in kept.items() if is_missing(key, value)}
+        removed = {key: reason for key, value in attributes.items() if is_missing(key, value)}
         missing |= removed
-        kept = {key: value for key, value in kept.items() if key not in removed}
-        yield _with_omissions(dict(kept), missing)
+        attributes = {key: value for key, value in attributes.items() if key not in removed}
+        yield _with_omissions(dict(attributes), missing)
 
 
 def _is_array(_: str, value: Plain) -> bool:
@@ -246,20 +246,20 @@ def _flat(values: Mapping[str, Plain]) -> Mapping[str, Plain]:
     nested = [key for key, value in values.items() if fitting.is_nested(value)]
     if not nested:
         return values
-    kept = dict(values)
+    flat = dict(values)
     for key in nested:
-        blocks.drop(kept, key)
-    return _with_omissions(kept, dict.fromkeys(nested, "a column of lists is not supported by the receiver"))
+        blocks.drop(flat, key)
+    return _with_omissions(flat, dict.fromkeys(nested, "a column of lists is not supported by the receiver"))
 
 
 def _narrowed(values: Mapping[str, Plain], max_bytes: int) -> dict[str, Plain]:
     """Return a block without its longest-described columns, so that the layout fits into `max_bytes`."""
-    kept, missing = dict(values), dict[str, str]()
-    while (length := len(kept[a.STEPS_LAYOUT])) > max_bytes:
-        key = blocks.longest_described(kept)
-        blocks.drop(kept, key)
+    attributes, missing = dict(values), dict[str, str]()
+    while (length := len(attributes[a.STEPS_LAYOUT])) > max_bytes:
+        key = blocks.longest_described(attributes)
+        blocks.drop(attributes, key)
         missing[key] = f"{a.STEPS_LAYOUT} takes {length} bytes, the limit is {max_bytes}"
-    return _with_omissions(kept, missing)
+    return _with_omissions(attributes, missing)
 
 
 def _count(value: Any) -> int:
@@ -273,8 +273,8 @@ def _raised(missing: Mapping[str, str]) -> list[str]:
     return [f"{key}: {reason}" for key, reason in missing.items() if reason.startswith(RAISED)]
 
 
-def _with_omissions(kept: dict[str, Plain], missing: Mapping[str, str]) -> dict[str, Plain]:
+def _with_omissions(attributes: dict[str, Plain], missing: Mapping[str, str]) -> dict[str, Plain]:
     """Add the missing values to `mttp.omissions`, in place."""
     omissions = [f"{key}: {missing[key]}" for key in sorted(missing)]
-    kept[a.OMISSIONS] = list(dict.fromkeys([*(kept.get(a.OMISSIONS) or ()), *omissions]))
-    return kept
+    attributes[a.OMISSIONS] = list(dict.fromkeys([*(attributes.get(a.OMISSIONS) or ()), *omissions]))
+    return attributes
