@@ -40,8 +40,8 @@ def _raised_at(error: BaseException, lists: Sequence[Any]) -> int | None:
     place = error.__traceback__
     while place is not None:
         for names in _variables(place):
-            found = [*_rows_of(names, place, rows, lists)]
-            if common := set.intersection(*found) if found else set():
+            row_sets = [*_rows_of(names, place, rows, lists)]
+            if common := set.intersection(*row_sets) if row_sets else set():
                 return min(common)
         place = place.tb_next
     return None
@@ -77,7 +77,7 @@ def _rows_of(
     subscripts = {
         index
         for column, index in pairwise(_names(dis.get_instructions(code), "LOAD"))
-        if any(local.get(column) is one for one in lists)
+        if any(local.get(column) is values for values in lists)
     }
     for name in names:
         value = local.get(name)
@@ -98,7 +98,7 @@ def _variables(place: TracebackType) -> Iterator[Sequence[str]]:
                 return  # a comprehension of Python 3.12, whose variables are gone
     lines = place.tb_frame.f_code.co_lines()
     spans = [(start, end) for start, end, line in lines if line == place.tb_lineno]
-    used = (one for one in instructions if any(start <= one.offset < end for start, end in spans))
+    used = (op for op in instructions if any(start <= op.offset < end for start, end in spans))
     yield [*_names(used, "LOAD")]
 
 

@@ -41,15 +41,15 @@ def messages(content: object) -> list[Message] | None:
         return messages(content["messages"]) if content.keys() == {"messages"} else None
     if not isinstance(content, (list, tuple)) or not content:
         return None
-    is_chat = all(isinstance(one, Mapping) and isinstance(one.get("role"), str) for one in content)
+    is_chat = all(isinstance(item, Mapping) and isinstance(item.get("role"), str) for item in content)
     return list(content) if is_chat else None
 
 
 def new_messages(shown: Sequence[Message], before: Sequence[Message]) -> list[Message]:
     """Return the messages of a step without the leading ones that earlier steps had."""
     same = 0
-    for one, other in zip(shown, before, strict=False):
-        if _essence(one) != _essence(other):
+    for message, other in zip(shown, before, strict=False):
+        if _essence(message) != _essence(other):
             break
         same += 1
     return list(shown[same:])
@@ -120,8 +120,8 @@ def message_lines(message: Message) -> list[str]:
 
 def reasoning(message: Message) -> str:
     """Return the reasoning of a message; empty if there is none."""
-    found = message.get("reasoning_content") or message.get("reasoning")
-    return found if isinstance(found, str) else ""
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    return thought if isinstance(thought, str) else ""
 
 
 def message_text(message: Message) -> str:
@@ -158,8 +158,8 @@ def _tool_call(call: object) -> tuple[str, str]:
     if not isinstance(function, Mapping):
         return to_json(call), ""
     arguments = from_text(function.get("arguments"))
-    stated = arguments if isinstance(arguments, str) else "" if arguments is None else to_json(arguments)
-    return str(function.get("name", "unknown")), stated
+    written = arguments if isinstance(arguments, str) else "" if arguments is None else to_json(arguments)
+    return str(function.get("name", "unknown")), written
 
 
 def _part(part: object) -> str:
@@ -190,16 +190,16 @@ def frame_message(url: str) -> Message:
 
 def picture(part: Mapping[str, Any]) -> str | None:
     """Return the URL of a part that is a picture, in the form of any chat API; None for any other part."""
-    kind, given = part.get("type"), part.get("source", part)
+    kind, source = part.get("type"), part.get("source", part)
     if kind in ("image_url", "input_image"):
         url = part.get("image_url")
         url = url.get("url") if isinstance(url, Mapping) else url
-    elif not isinstance(given, Mapping) or "image" not in (kind, part.get("modality")):
+    elif not isinstance(source, Mapping) or "image" not in (kind, part.get("modality")):
         return None
     else:
-        data = given.get("data", given.get("content"))
-        media_type = given.get("media_type", given.get("mime_type")) or "image/*"
-        url = given.get("url", given.get("uri", data))
+        data = source.get("data", source.get("content"))
+        media_type = source.get("media_type", source.get("mime_type")) or "image/*"
+        url = source.get("url", source.get("uri", data))
         if isinstance(data, str) and not data.startswith("data:"):
             url = f"data:{media_type};base64,{data}"
     return url if isinstance(url, str) else None

@@ -96,7 +96,7 @@ def _messages(value: Any, role: str, depth: int) -> list[dict[str, Any]]:
 def _is_chat(value: Any) -> bool:
     """Return whether a value that was a JSON text is a chat; any other text is a message."""
     if isinstance(value, list):
-        return all(isinstance(one, (Mapping, list)) and _is_chat(one) for one in value[:_LOOKED_AT])
+        return all(isinstance(item, (Mapping, list)) and _is_chat(item) for item in value[:_LOOKED_AT])
     return isinstance(value, Mapping) and (_is_part(value) or _is_message(value) or _inner(value) is not None)
 
 
@@ -109,7 +109,7 @@ def _inner(value: _Fields) -> list[Any] | None:
     if isinstance(value.get("messages"), list):
         return [*value["messages"]]
     if isinstance(value.get("choices"), list):
-        return [one.get("message") for one in value["choices"] if isinstance(one, Mapping)]
+        return [choice.get("message") for choice in value["choices"] if isinstance(choice, Mapping)]
     return None
 
 
@@ -140,22 +140,22 @@ def _of_message(message: _Fields, role: str) -> list[dict[str, Any]]:
         read = _Parts(())
         read.content = [] if content is None else [{"type": "text", "text": _text(content)}]
     calls = [*read.calls, *_calls(message.get("tool_calls")), *_calls(message.get("function_call"))]
-    kept = {key: value for key, value in message.items() if key not in _CONTENT and value is not None}
-    stated = _role(message)
-    if kept.get("type") == "message" or (stated is not None and "role" not in message):
-        kept.pop("type", None)
+    facts = {key: value for key, value in message.items() if key not in _CONTENT and value is not None}
+    stated_role = _role(message)
+    if facts.get("type") == "message" or (stated_role is not None and "role" not in message):
+        facts.pop("type", None)
     if read.answers and read.is_empty and not calls:
-        return [{**kept, **answer} for answer in read.answers]
-    found: dict[str, Any] = {"role": stated or ("assistant" if calls or read.reasoning else role)}
-    found["content"] = None if content is None and not is_listed else read.joined()
-    found |= kept
+        return [{**facts, **answer} for answer in read.answers]
+    converted: dict[str, Any] = {"role": stated_role or ("assistant" if calls or read.reasoning else role)}
+    converted["content"] = None if content is None and not is_listed else read.joined()
+    converted |= facts
     if read.reasoning:
-        found["reasoning_content"] = "\n".join(read.reasoning)
+        converted["reasoning_content"] = "\n".join(read.reasoning)
     if read.refusals:
-        found["refusal"] = "\n".join(read.refusals)
+        converted["refusal"] = "\n".join(read.refusals)
     if calls:
-        found["tool_calls"] = calls
-    return [*read.answers, found]
+        converted["tool_calls"] = calls
+    return [*read.answers, converted]
 
 
 @dataclass(slots=True)
@@ -194,7 +194,8 @@ class _Parts:
             return
         kind = part.get("type")
         if kind is None and len(part) == 1 and (wrapped := next(iter(part))) in _WRAPPED:
-            kind, part = _WRAPPED[wrapped], _as_mapping(part[wrapped], wrapped)
+            value = part[wrapped]
+            kind, part = _WRAPPED[wrapped], value if isinstance(value, Mapping) else {wrapped: value}
         if kind in _REASONING and (thought := _thought(part)):
             self.reasoning.append(thought)
         elif kind in _CALLS:
@@ -214,10 +215,6 @@ class _Parts:
             self.content.append(_image(part) or dict(part))
 
 
-def _as_mapping(value: Any, key: str) -> _Fields:
-    return value if isinstance(value, Mapping) else {key: value}
-
-
 def _first(fields: _Fields, keys: Sequence[str]) -> Any:
     return next((fields[key] for key in keys if fields.get(key) is not None), None)
 
@@ -228,8 +225,8 @@ def _calls(value: Any) -> list[Any]:
     if value is None:
         return []
     return [
-        _call(one) if isinstance(one, Mapping) else one
-        for one in (value if isinstance(value, list) else [value])
+        _call(item) if isinstance(item, Mapping) else item
+        for item in (value if isinstance(value, list) else [value])
     ]
 
 
@@ -241,12 +238,12 @@ def _call(call: _Fields) -> dict[str, Any]:
             return dict(call)
         function = call
     arguments = _first(function, _ARGUMENTS)
-    stated = "{}" if arguments is None else _text(arguments)
+    written = "{}" if arguments is None else _text(arguments)
     identity, name = _first(call, _IDS), function.get("name")
     return {
         **({} if identity is None else {"id": identity}),
         "type": "function",
-        "function": {**({} if name is None else {"name": _text(name)}), "arguments": stated},
+        "function": {**({} if name is None else {"name": _text(name)}), "arguments": written},
     }
 
 
@@ -276,7 +273,7 @@ def _thought(part: _Fields) -> str:
     for key in _THOUGHTS:
         value = part.get(key)
         items = value if isinstance(value, (list, tuple)) else [value]
-        texts = [one.get("text") if isinstance(one, Mapping) else one for one in items]
+        texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
         if thought := "\n".join(text for text in texts if isinstance(text, str)):
             return thought
     return ""

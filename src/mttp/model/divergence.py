@@ -52,8 +52,8 @@ def log_ratio(block: Tokens) -> Floats | None:
         return None
     if block.alignment.get("logprobs") != block.alignment.get("ref_logprobs"):
         return None
-    found = block.ref_logprobs.astype(float) - block.logprobs.astype(float)
-    if block.masks is not None and len(block.masks) == len(found):
-        found = found[block.masks.astype(bool)]
-    known: Floats = found[np.isfinite(found)]
+    ratios = block.ref_logprobs.astype(float) - block.logprobs.astype(float)
+    if block.masks is not None and len(block.masks) == len(ratios):
+        ratios = ratios[block.masks.astype(bool)]
+    known: Floats = ratios[np.isfinite(ratios)]
     return known

@@ -73,7 +73,7 @@ def labels(annotations: Iterable[tuple[Annotation, float | None]]) -> dict[str, 
     The highest revision counts; one without a value withdraws those before it.
     """
     current: dict[str, Label] = {}
-    for annotation, value in sorted(annotations, key=lambda one: one[0].order):
+    for annotation, value in sorted(annotations, key=lambda pair: pair[0].order):
         earlier = current.pop(annotation.episode, None)
         if value is None:
             continue
@@ -87,11 +87,11 @@ def labels(annotations: Iterable[tuple[Annotation, float | None]]) -> dict[str, 
 def preferences(annotations: Iterable[Annotation]) -> list[Annotation]:
     """Return the preferences in order; one that rejects no episode withdraws its author's earlier ones."""
     standing: dict[tuple[str, str | None], list[Annotation]] = {}
-    for one in sorted(annotations, key=lambda annotation: annotation.order):
-        if one.kind == "preference":
-            of_author = standing.setdefault((one.episode, one.by), [])
-            of_author[:] = [*of_author, one] if one.rejected else []
-    return sorted((one for several in standing.values() for one in several), key=lambda one: one.order)
+    for preference in sorted(annotations, key=lambda annotation: annotation.order):
+        if preference.kind == "preference":
+            of_author = standing.setdefault((preference.episode, preference.by), [])
+            of_author[:] = [*of_author, preference] if preference.rejected else []
+    return sorted((row for rows in standing.values() for row in rows), key=lambda row: row.order)
 
 
 def weights(labels: Mapping[str, Label]) -> Weights:
@@ -106,7 +106,7 @@ def weights(labels: Mapping[str, Label]) -> Weights:
     if drawn:
         of = dict(zip(drawn, _unbiased([labels[episode].draw for episode in drawn]), strict=True))
         is_uniform = all(math.isclose(weight, 1.0) for weight in of.values())
-        method = _RANDOM if is_uniform and {chosen[one] for one in drawn} == {"random"} else _WEIGHTED
+        method = _RANDOM if is_uniform and {chosen[episode] for episode in drawn} == {"random"} else _WEIGHTED
     elif any(chosen.values()):
         of = {episode: 1.0 for episode, how in chosen.items() if how == "random"}
         method = _RANDOM
@@ -129,39 +129,39 @@ def _unbiased(draws: Sequence[Annotation]) -> list[float]:
     1956). They are averaged with the weights of LURE: uniform draws weigh alike, and a census is exact.
     """
     candidates = [draw.candidates or 1 for draw in draws]
-    shares = [1.0 / (one * (max(one, 2) - 1)) for one in candidates]
+    shares = [1.0 / (count * (max(count, 2) - 1)) for count in candidates]
     if candidates[-1] == 1:  # all are drawn
         shares = [0.0] * (len(draws) - 1) + [1.0]
-    found, later = [], 0.0
+    unscaled, later = [], 0.0
     for place in reversed(range(len(draws))):
         population = candidates[place] + place
         probability = draws[place].selection_probability or 1.0
-        found.append(shares[place] / (population * probability) + later)
+        unscaled.append(shares[place] / (population * probability) + later)
         later += shares[place] / population
-    total = math.fsum(found)
-    return [weight * len(found) / total for weight in reversed(found)]
+    total = math.fsum(unscaled)
+    return [weight * len(unscaled) / total for weight in reversed(unscaled)]
 
 
 def label_rate(key: str, by: str | None, labels: Mapping[str, Label], weighed: Weights) -> LabelRate:
     """Return the mean of a rater's labels with its interval."""
     values = [labels[episode].value for episode in weighed.of]
-    found = weighted_mean(values, [1 / weight for weight in weighed.of.values()])
+    rate = weighted_mean(values, [1 / weight for weight in weighed.of.values()])
     interval, method = None, None
-    if found is not None:
+    if rate is not None:
         if {*values} <= {0.0, 1.0}:
-            interval, method = share_interval(found.mean * found.effective, found.effective), SHARE_INTERVAL
-        elif found.effective >= 2:
-            squares = [(value - found.mean) ** 2 for value in values]
+            interval, method = share_interval(rate.mean * rate.effective, rate.effective), SHARE_INTERVAL
+        elif rate.effective >= 2:
+            squares = [(value - rate.mean) ** 2 for value in values]
             spread = weighted_mean(squares, [1 / weight for weight in weighed.of.values()])
-            error = math.sqrt((spread.mean if spread else 0.0) / (found.effective - 1))
-            interval, method = t_interval(found.mean, error, int(found.effective)), INTERVAL
+            error = math.sqrt((spread.mean if spread else 0.0) / (rate.effective - 1))
+            interval, method = t_interval(rate.mean, error, int(rate.effective)), INTERVAL
     return LabelRate(
         key=key,
         by=by,
         labels=len(values),
         left_out=weighed.left_out,
-        mean=None if found is None else found.mean,
-        effective=0.0 if found is None else found.effective,
+        mean=None if rate is None else rate.mean,
+        effective=0.0 if rate is None else rate.effective,
         interval=interval,
         interval_method=None if interval is None else method,
         method=weighed.method,

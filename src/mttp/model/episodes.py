@@ -105,8 +105,8 @@ class Tokens(Value):
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         arrays = self.arrays()
-        for name, given in arrays.items():
-            set_(self, name, _token_array(name, given, integer=name in self.INTEGER_ARRAYS))
+        for name, array in arrays.items():
+            set_(self, name, _token_array(name, array, integer=name in self.INTEGER_ARRAYS))
         if self.count is None and self.ids is not None:
             set_(self, "count", len(self.ids))
         if self.prompt_count is None and self.prompt_ids is not None:
@@ -148,52 +148,52 @@ def _index(count: Any) -> int:
         return 0
 
 
-def _token_array(name: str, given: Any, *, integer: bool) -> Any:
+def _token_array(name: str, array: Any, *, integer: bool) -> Any:
     """Return a one-dimensional copy of `given`: int64, or float64, or float32 if it was float32."""
     import numpy as np
 
-    if type(given) in (list, tuple) and given and type(given[0]) in (list, tuple):
+    if type(array) in (list, tuple) and array and type(array[0]) in (list, tuple):
         raise ValueError(f"tokens: {name} is a list of lists, expected one dimension")  # it may hold itself
-    if type(given) is not np.ndarray:  # unmasks a masked array, too
-        given = np.asarray(_to_numpy(given))
-    if given.ndim != 1:
-        raise ValueError(f"tokens: {name} has shape {given.shape}, expected one dimension")
+    if type(array) is not np.ndarray:  # unmasks a masked array, too
+        array = np.asarray(_to_numpy(array))
+    if array.ndim != 1:
+        raise ValueError(f"tokens: {name} has shape {array.shape}, expected one dimension")
     if integer:
-        return _int64(name, given)
-    if given.dtype.kind not in "fiub":
-        raise ValueError(f"tokens: {name} holds {given.dtype}, expected numbers")
-    return given.astype(np.float32 if given.dtype == np.float32 else np.float64)
+        return _int64(name, array)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"tokens: {name} holds {array.dtype}, expected numbers")
+    return array.astype(np.float32 if array.dtype == np.float32 else np.float64)
 
 
-def _int64(name: str, given: Any) -> Any:
+def _int64(name: str, array: Any) -> Any:
     import numpy as np
 
-    if given.dtype.kind in "iub":
-        if given.dtype == np.uint64 and given.size and int(given.max()) > np.iinfo(np.int64).max:
-            raise OverflowError(f"tokens: {name} holds {given.max()}, which is beyond int64")
-        return given.astype(np.int64)
-    if given.size == 0:
+    if array.dtype.kind in "iub":
+        if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+            raise OverflowError(f"tokens: {name} holds {array.max()}, which is beyond int64")
+        return array.astype(np.int64)
+    if array.size == 0:
         return np.empty(0, np.int64)
-    if given.dtype.kind == "f" and np.array_equal(given, np.trunc(given)):
-        if np.abs(given).max() >= 2.0**63:
-            raise OverflowError(f"tokens: {name} holds {np.abs(given).max()}, which is beyond int64")
-        return given.astype(np.int64)
-    if given.dtype.kind == "O" and all(isinstance(item, int) for item in given):
+    if array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
+        if np.abs(array).max() >= 2.0**63:
+            raise OverflowError(f"tokens: {name} holds {np.abs(array).max()}, which is beyond int64")
+        return array.astype(np.int64)
+    if array.dtype.kind == "O" and all(isinstance(item, int) for item in array):
         raise OverflowError(f"tokens: {name} holds an integer beyond int64")
-    raise ValueError(f"tokens: {name} holds {given.dtype}, expected integers")
+    raise ValueError(f"tokens: {name} holds {array.dtype}, expected integers")
 
 
-def _to_numpy(given: Any) -> Any:
+def _to_numpy(values: Any) -> Any:
     """Return a list, or an array that numpy can convert; a tensor of torch is copied to the CPU."""
-    if isinstance(given, (list, tuple)):
-        return given
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        if str(given.dtype) == "torch.bfloat16":
-            given = given.float()
-    if hasattr(given, "__array__"):
-        return given
-    return given.tolist() if hasattr(given, "tolist") else list(given)
+    if isinstance(values, (list, tuple)):
+        return values
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        if str(values.dtype) == "torch.bfloat16":
+            values = values.float()
+    if hasattr(values, "__array__"):
+        return values
+    return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -557,14 +557,14 @@ class Episode(Value):
     @property
     def scores(self) -> dict[str, Reward]:
         """The current score by grader, annotations included; "" for an annotation without a grader."""
-        return _scores(self.rewards, [one for one in self.annotations if not one.on_step])
+        return _scores(self.rewards, [note for note in self.annotations if not note.on_step])
 
     @property
     def grading_usage(self) -> GradingUsage:
         """The usage of graders' own calls, in all scorings including annotations."""
         scorings = [*self.rewards, *(reward for step in self.steps for reward in step.rewards)]
         scorings += [reward for agent in self.agents for reward in agent.rewards]
-        scorings += [one.reward for one in self.annotations if one.reward is not None]
+        scorings += [annotation.reward for annotation in self.annotations if annotation.reward is not None]
         return GradingUsage.total(scoring.usage for scoring in scorings)
 
 

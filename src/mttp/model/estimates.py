@@ -122,7 +122,7 @@ def standard_error(values: Sequence[float]) -> float | None:
         return None
     if largest <= 1e-12 * max(map(abs, values)):
         return 0.0
-    spread = math.sqrt(math.fsum((found / largest) ** 2 for found in deviations) / (len(values) - 1))
+    spread = math.sqrt(math.fsum((deviation / largest) ** 2 for deviation in deviations) / (len(values) - 1))
     return largest / math.sqrt(len(values)) * spread
 
 

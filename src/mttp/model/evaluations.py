@@ -208,7 +208,7 @@ class EvalSummary:
         parts += _figure("pass rate", self.pass_rate, self.judged, self.results)
         if self.abstained:
             parts += _figure("coverage", self.coverage, self.scored, self.scored + self.abstained)
-        for estimate in (one for one in self.pass_estimates if one.k > 1):
+        for estimate in (estimate for estimate in self.pass_estimates if estimate.k > 1):
             parts += _figure(f"pass@{estimate.k}", estimate.pass_at_k, estimate.tasks, self.tasks)
             parts += _figure(f"pass^{estimate.k}", estimate.pass_hat_k, estimate.tasks, self.tasks)
         tasks = f"{self.tasks} task{'' if self.tasks == 1 else 's'}"
@@ -310,19 +310,19 @@ class Evaluation(Value):
 
     def scores(self) -> dict[str, float]:
         """Return the mean score of each task's samples; without tasks that have no score."""
-        means = {task: mean(found.score for found in results) for task, results in self._by_task()}
+        means = {task: mean(result.score for result in results) for task, results in self._by_task()}
         return {task: score for task, score in means.items() if score is not None}
 
     def against(self, baseline: Evaluation | Mapping[str, float]) -> Evaluation:
         """Return the evaluation with each result compared with a baseline; replaces an earlier comparison."""
         scores = baseline.scores() if isinstance(baseline, Evaluation) else baseline
-        results = tuple(found.against(scores.get(found.task)) for found in self.results)
+        results = tuple(result.against(scores.get(result.task)) for result in self.results)
         return replace(self, results=results).with_baseline(baseline)
 
     def with_baseline(self, baseline: Evaluation | Mapping[str, float]) -> Evaluation:
         """Return the evaluation with the counts and the scores of a baseline, for its summary."""
         if isinstance(baseline, Evaluation):
-            samples = {task: [found.score for found in results] for task, results in baseline._by_task()}
+            samples = {task: [result.score for result in results] for task, results in baseline._by_task()}
         else:
             samples = {task: [score] for task, score in baseline.items()}
         return replace(self, baseline_counts=self.counted(baseline), baseline_samples=samples)
@@ -332,8 +332,8 @@ class Evaluation(Value):
         known = {*self.tasks} or {result.task for result in self.results}
         if not isinstance(baseline, Evaluation):
             return {}
-        theirs = baseline.latest().values()
-        return dict(Counter(found.outcome for found in theirs if found.task in known or not known))
+        latest = baseline.latest().values()
+        return dict(Counter(result.outcome for result in latest if result.task in known or not known))
 
     def summary(self, *, sizes: Sequence[int] = ()) -> EvalSummary:
         """
@@ -343,13 +343,13 @@ class Evaluation(Value):
         task, for 1, 2, 4 and so on, and the number of samples.
         """
         by_task = self._by_task()
-        results = [result for _, found in by_task for result in found]
+        results = [result for _, of_task in by_task for result in of_task]
         counts = Counter(result.outcome for result in results)
         verdicts = [
-            [found.passed for found in of_task if found.score is not None and found.passed is not None]
+            [result.passed for result in of_task if result.score is not None and result.passed is not None]
             for _, of_task in by_task
         ]
-        passes = [(len(found), sum(found)) for found in verdicts if found]
+        passes = [(len(judged), sum(judged)) for judged in verdicts if judged]
         rates = [passed / judged for judged, passed in passes]
         sizes = sizes or (sample_sizes(self.samples) if self.samples > 1 else ())
         return EvalSummary(
@@ -360,7 +360,7 @@ class Evaluation(Value):
             timed_out=counts["timed_out"],
             **self._tasks(by_task),
             errors=_error_types(results),
-            mean=mean(mean(found.score for found in of_task) for _, of_task in by_task),
+            mean=mean(mean(result.score for result in of_task) for _, of_task in by_task),
             judged=sum(judged for judged, _ in passes),
             judged_tasks=len(passes),
             passed=sum(passed for _, passed in passes),
@@ -369,8 +369,8 @@ class Evaluation(Value):
             pass_estimates=pass_estimates(passes, sizes),
             **self._comparison(by_task),
             duration=sum(result.duration or 0.0 for result in results),
-            first_token_time=time_quantiles(t for found in results for t in found.first_token_times),
-            output_token_time=time_quantiles(t for found in results for t in found.output_token_times),
+            first_token_time=time_quantiles(t for result in results for t in result.first_token_times),
+            output_token_time=time_quantiles(t for result in results for t in result.output_token_times),
         )
 
     def by_slice(self, *, sizes: Sequence[int] = ()) -> dict[str, EvalSummary]:
@@ -380,23 +380,23 @@ class Evaluation(Value):
             for name in result.slices:
                 tasks.setdefault(name, {}).setdefault(result.task, []).append(result)
         parts = {
-            name: replace(self, tasks=tuple(found), results=tuple(r for of in found.values() for r in of))
-            for name, found in tasks.items()
+            name: replace(self, tasks=tuple(of_task), results=tuple(r for of in of_task.values() for r in of))
+            for name, of_task in tasks.items()
         }
         return {name: replace(part, baseline_counts={}).summary(sizes=sizes) for name, part in parts.items()}
 
     def _by_task(self) -> list[tuple[str, list[TaskResult]]]:
         """Return the current results of each task that has results."""
-        return [(task, list(found)) for task, found in groupby(self.latest().values(), lambda one: one.task)]
+        return [(task, list(rows)) for task, rows in groupby(self.latest().values(), lambda row: row.task)]
 
     def _tasks(self, by_task: Sequence[tuple[str, Sequence[TaskResult]]]) -> dict[str, Any]:
         """Return the fields of the summary about planned, pending and extra tasks."""
         known = {*self.tasks}
-        done = sum(found.sample < self.samples for task, of in by_task for found in of if task in known)
+        finished = sum(result.sample < self.samples for task, of in by_task for result in of if task in known)
         return {
             "tasks": len(known.union(task for task, _ in by_task)),
             "samples": self.samples,
-            "pending": len(known) * self.samples - done,
+            "pending": len(known) * self.samples - finished,
             "extra": tuple(task for task, _ in by_task if task not in known) if known else (),
         }
 
@@ -434,30 +434,30 @@ class Evaluation(Value):
                 )
         from mttp.model.statistics.scores import compare_scores  # numpy, which recording does without
 
-        here = {task: [found.score for found in of_task] for task, of_task in by_task}
+        here = {task: [result.score for result in of_task] for task, of_task in by_task}
         try:
-            found = compare_scores(base, here)
+            compared = compare_scores(base, here)
         except MissingExtra:
             return {"comparison_reason": f"no interval without scipy: {INSTALL_SCIPY}"}
-        if found.verdict == "inconclusive":
+        if compared.verdict == "inconclusive":
             unplaced = ""
-        if found.effect is None or not math.isfinite(found.effect):
+        if compared.effect is None or not math.isfinite(compared.effect):
             return {"comparison_reason": "no interval: the differences are too large"}
         return {
-            "baseline_mean": found.base,
-            "delta": found.effect,
-            "delta_interval": found.interval,
-            "delta_p": found.p_value,
-            "delta_method": found.method,
-            "comparison": "inconclusive" if unplaced else found.verdict,
-            "comparison_reason": unplaced or found.reason,
+            "baseline_mean": compared.base,
+            "delta": compared.effect,
+            "delta_interval": compared.interval,
+            "delta_p": compared.p_value,
+            "delta_method": compared.method,
+            "comparison": "inconclusive" if unplaced else compared.verdict,
+            "comparison_reason": unplaced or compared.reason,
         }
 
 
 def _pair(results: Iterable[TaskResult]) -> tuple[float, float] | None:
     """Return a task's mean score and its baseline's; None if one is unknown or the difference overflows."""
-    both = [found for found in results if found.score is not None and found.baseline_score is not None]
-    score, baseline = mean(found.score for found in both), mean(found.baseline_score for found in both)
+    both = [result for result in results if result.score is not None and result.baseline_score is not None]
+    score, baseline = mean(result.score for result in both), mean(result.baseline_score for result in both)
     if score is None or baseline is None or not math.isfinite(score - baseline):
         return None
     return score, baseline
@@ -465,5 +465,5 @@ def _pair(results: Iterable[TaskResult]) -> tuple[float, float] | None:
 
 def _error_types(results: Iterable[TaskResult]) -> dict[str, int]:
     """Return the number of errored results by error type, most frequent first."""
-    found = Counter(result.error_type or OTHER_ERROR for result in results if result.outcome == "errored")
-    return dict(found.most_common())
+    counts = Counter(result.error_type or OTHER_ERROR for result in results if result.outcome == "errored")
+    return dict(counts.most_common())

@@ -26,13 +26,9 @@ def trace_id() -> int:
     try:
         return _pool.pop()
     except IndexError:
-        return _refill()
-
-
-def _refill() -> int:
-    numbers = struct.unpack(f"{2 * _BATCH}Q", os.urandom(16 * _BATCH))
-    _pool.extend(high << 64 | low for high, low in zip(numbers[::2], numbers[1::2], strict=True) if low)
-    return trace_id()
+        halves = struct.unpack(f"{2 * _BATCH}Q", os.urandom(16 * _BATCH))
+        _pool.extend(high << 64 | low for high, low in zip(halves[::2], halves[1::2], strict=True) if low)
+        return trace_id()
 
 
 def run_id() -> str:

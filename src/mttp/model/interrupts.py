@@ -96,16 +96,16 @@ def _is_installed(frame: FrameType) -> bool:
 
 def _wrapped(error: BaseException, caller: FrameType) -> BaseException | None:
     """Return a handler's exception that led to `error`, if the handler ran within a call from `caller`."""
-    seen, waiting = {id(error)}, [error]
+    visited, waiting = {id(error)}, [error]
     while waiting:
         outer = waiting.pop()
         for inner in (outer.__cause__, outer.__context__, *getattr(outer, "exceptions", ())):
-            if not isinstance(inner, BaseException) or id(inner) in seen:
+            if not isinstance(inner, BaseException) or id(inner) in visited:
                 continue
             for frame, _ in walk_tb(inner.__traceback__):
                 if _signal_of(frame) is not None and _is_within(frame, caller):
                     return inner
-            seen.add(id(inner))
+            visited.add(id(inner))
             waiting.append(inner)
     return None
 

@@ -25,7 +25,7 @@ def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
     """Return whether lists and mappings are nested deeper than `limit`; without recursion."""
     level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(limit):
-        level = [item for one in level for item in _containers(_items(one))]
+        level = [item for container in level for item in _containers(_items(container))]
         if len(level) > _FEW:  # a value that holds others many times has few that differ
             level = list({id(item): item for item in level}.values())
         if not level:

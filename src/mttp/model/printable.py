@@ -26,14 +26,14 @@ def visible(text: object, *, lines: bool = False) -> str:
     return _CONTROL.sub(_escaped, str(text))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return _VISIBLE.get(found[0], f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return _VISIBLE.get(match[0], f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 def visible_json(document: str) -> str:
     """Return an equivalent JSON document with control characters escaped."""
-    return _CONTROL_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    return _CONTROL_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def one_line(text: str) -> str:

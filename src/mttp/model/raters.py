@@ -62,7 +62,7 @@ def _known(measure: Any, *args: Any, **options: Any) -> float | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a division by zero results in NaN
         try:
-            found = float(measure(*args, **options))
+            agreement = float(measure(*args, **options))
         except ValueError:  # raised by krippendorff if no episode has two ratings
             return None
-    return found if math.isfinite(found) else None
+    return agreement if math.isfinite(agreement) else None

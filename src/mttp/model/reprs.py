@@ -73,7 +73,7 @@ def is_tangled(value: object) -> bool:
     """
     if type(value) in _ATOMS:
         return False
-    seen, around, repeated = {id(value)}, [id(value)], 0
+    visited, around, repeated = {id(value)}, [id(value)], 0
     members = [iter(_held(value))]
     for _ in range(_MAX_VISITS):
         member = next(members[-1], _END)
@@ -83,8 +83,8 @@ def is_tangled(value: object) -> bool:
             if not members:
                 return False
         elif id(member) not in around:
-            repeated += id(member) in seen
-            seen.add(id(member))
+            repeated += id(member) in visited
+            visited.add(id(member))
             around.append(id(member))
             members.append(iter(_held(member)))
     return 4 * repeated > _MAX_VISITS
@@ -95,8 +95,8 @@ def _held(value: Any) -> list[Any]:
     kind = type(value)
     if issubclass(kind, _NOT_PRINTED):
         return []
-    held = _elements(value) if _is_array(kind) else gc.get_referents(value)
-    return [member for member in held if type(member) not in _ATOMS]
+    members = _elements(value) if _is_array(kind) else gc.get_referents(value)
+    return [member for member in members if type(member) not in _ATOMS]
 
 
 def _is_array(kind: type) -> bool:

@@ -115,7 +115,7 @@ class RewardResult:
             spec=self.spec,
             relative=True if self.relative else None,
             clipped=self.clipped,
-            evidence={name: asdict(one) for name, one in self.provenance.items()} or None,
+            evidence={name: asdict(origin) for name, origin in self.provenance.items()} or None,
             grades=tuple(grades),
             span_id=self.span_id,
             start_time=self.start_time,
@@ -141,8 +141,8 @@ class Ranking:
     def order(self) -> tuple[int, ...]:
         """The indices of the members with the status ok, best first; ties keep the group's order."""
         valued = [
-            (place, one.value)
-            for place, one in enumerate(self.results)
-            if one.value is not None and one.status == "ok"
+            (place, result.value)
+            for place, result in enumerate(self.results)
+            if result.value is not None and result.status == "ok"
         ]
-        return tuple(place for place, _ in sorted(valued, key=lambda one: -one[1]))
+        return tuple(place for place, _ in sorted(valued, key=lambda pair: -pair[1]))

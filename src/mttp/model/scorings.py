@@ -58,12 +58,12 @@ class GradingUsage(Value):
     def total(cls, usages: Iterable[GradingUsage]) -> GradingUsage:
         """Return the sum of several usages."""
         parts = list(usages)
-        costs = [one.cost for one in parts if one.cost is not None]
+        costs = [usage.cost for usage in parts if usage.cost is not None]
         return cls(
-            calls=sum(one.calls for one in parts),
-            input_tokens=sum(one.input_tokens for one in parts),
-            output_tokens=sum(one.output_tokens for one in parts),
-            duration=fsum(one.duration for one in parts),
+            calls=sum(usage.calls for usage in parts),
+            input_tokens=sum(usage.input_tokens for usage in parts),
+            output_tokens=sum(usage.output_tokens for usage in parts),
+            duration=fsum(usage.duration for usage in parts),
             cost=fsum(costs) if costs else None,
         )
 
@@ -157,8 +157,8 @@ class Grade(Value):
     @property
     def usage(self) -> GradingUsage:
         """The usage of the component's calls, including those of its parts."""
-        own = GradingUsage.of(self.calls, self.evidence)
-        return GradingUsage.total([own, *(part.usage for part in self.parts)])
+        usage = GradingUsage.of(self.calls, self.evidence)
+        return GradingUsage.total([usage, *(part.usage for part in self.parts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

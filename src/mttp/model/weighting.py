@@ -42,13 +42,13 @@ class Weighting:
         if self.reason is not None:
             return f"not weighted: {self.reason}"
         means = [("mean return", self.return_), ("success", self.success)]
-        known = [(name, one) for name, one in means if one is not None]
-        texts = [f"{name} {one.mean:.4g} ({_of(one)})" for name, one in known]
+        known = [(name, estimate) for name, estimate in means if estimate is not None]
+        texts = [
+            f"{name} {estimate.mean:.4g} ({estimate.count:,} stand for {estimate.stands_for:,.0f}, "
+            f"effective {estimate.effective:,.0f})"
+            for name, estimate in known
+        ]
         return f"by 1/share: {'; '.join(texts)}" if texts else "by 1/share: no return or outcome is known"
-
-
-def _of(mean: WeightedMean) -> str:
-    return f"{mean.count:,} stand for {mean.stands_for:,.0f}, effective {mean.effective:,.0f}"
 
 
 def weighted_mean(values: Iterable[float], shares: Iterable[float]) -> WeightedMean | None:

@@ -84,5 +84,5 @@ def _resampled(values: _Floats, rng: np.random.Generator) -> _Floats:
 def _improvement(sides: Sequence[Sequence[_Floats]], direction: int) -> _Floats:
     """The mean over tasks, of each resample."""
     pairs = zip(*sides, strict=True)
-    found = [probability_of_improvement(direction * one, direction * other) for one, other in pairs]
-    return np.asarray(np.mean(found, axis=0))
+    improvements = [probability_of_improvement(direction * base, direction * other) for base, other in pairs]
+    return np.asarray(np.mean(improvements, axis=0))

@@ -73,9 +73,9 @@ class Design:
         sides = (base, candidate)
         runs = [side.by_run() for side in sides]
         if any(side.is_training for side in sides):
-            kept, note = _windowed(runs, window, [side.updates for side in sides])
+            both, note = _windowed(runs, window, [side.updates for side in sides])
             few = [] if min(map(len, runs)) >= 2 else [ONE_RUN]
-            return cls(base=kept[0], candidate=kept[1], unit="run", paired=False, notes=(note, *few))
+            return cls(base=both[0], candidate=both[1], unit="run", paired=False, notes=(note, *few))
         if any(map(are_seeds, runs)):
             note = f"{len(runs[0]):,} and {len(runs[1]):,} runs of the same tasks: one value per run"
             return cls(base=runs[0], candidate=runs[1], unit="run", paired=False, notes=(note,))
@@ -88,15 +88,15 @@ class Design:
             if len(shared) == len(units[0]) == len(units[1]) or (tasked and shared):
                 alone = len(units[0]) + len(units[1]) - 2 * len(shared)
                 note = f"paired by {'task' if tasked else 'seed'}: {len(shared):,} shared"
-                kept = [{unit: side[unit] for unit in shared} for side in units]
-                lost = _lost_samples(kept, nameless) if tasked else ((), ())
+                both = [{unit: side[unit] for unit in shared} for side in units]
+                lost = _lost_samples(both, nameless) if tasked else ((), ())
                 notes = (
                     note,
                     *([f"{alone:,} that only one side has are left out"] if alone else []),
                     *notes,
                     *_lost_notes(lost),
                 )
-                return cls(base=kept[0], candidate=kept[1], unit="task", paired=True, notes=notes, lost=lost)
+                return cls(base=both[0], candidate=both[1], unit="task", paired=True, notes=notes, lost=lost)
             note = "not paired: the sides share no tasks or seeds; clustered by these"
             return cls(base=units[0], candidate=units[1], unit="task", paired=False, notes=(note, *notes))
         single = [{number: [episode] for number, episode in enumerate(side.episodes)} for side in sides]
@@ -184,7 +184,7 @@ class Design:
         known = [~np.isnan(side.means) for side in sides]
         if self.paired:
             known = [known[0] & known[1]] * 2
-        return [side.means[kept] for side, kept in zip(sides, known, strict=True)]
+        return [side.means[is_known] for side, is_known in zip(sides, known, strict=True)]
 
     def _reason(
         self, chosen: EpisodeMetric, sides: Sequence[UnitValues], means: Sequence[Floats]
@@ -285,11 +285,11 @@ def _lost_samples(
     """
     sizes = [[*map(len, side.values())] for side in sides]
     planned = [
-        max(*own, (sum(own) + unnamed) // len(own)) for own, unnamed in zip(sizes, nameless, strict=True)
+        max(*side, (sum(side) + unnamed) // len(side)) for side, unnamed in zip(sizes, nameless, strict=True)
     ]
     lost = [
-        [max(min(other, most) - size, 0) for size, other in zip(own, others, strict=True)]
-        for own, others, most in zip(sizes, sizes[::-1], planned, strict=True)
+        [max(min(other, most) - size, 0) for size, other in zip(side, others, strict=True)]
+        for side, others, most in zip(sizes, sizes[::-1], planned, strict=True)
     ]
     return (lost[0] if any(lost[0]) else (), lost[1] if any(lost[1]) else ())
 
@@ -327,21 +327,21 @@ def _windowed(
     updates: Sequence[Mapping[Any, Sequence[int]]],
 ) -> tuple[list[dict[Any, list[EpisodeFigures]]], str]:
     """The episodes of each training run that count, and a note that says which."""
-    if isinstance(window, str) and (found := _UPDATES.fullmatch(window)):
-        last = int(found[1])
-        kept = [
+    if isinstance(window, str) and (match := _UPDATES.fullmatch(window)):
+        last = int(match[1])
+        windows = [
             {run: _since(episodes, times.get(run, ()), last) for run, episodes in side.items()}
             for side, times in zip(runs, updates, strict=True)
         ]
-        return kept, f"training runs: the episodes of the last {window} of each run, one value per run"
+        return windows, f"training runs: the episodes of the last {window} of each run, one value per run"
     if window == "area":
         finished = [sum(map(_is_finished, episodes)) for side in runs for episodes in side.values()]
         shortest = min(finished)
-        kept = [{run: _first(episodes, shortest) for run, episodes in side.items()} for side in runs]
+        windows = [{run: _first(episodes, shortest) for run, episodes in side.items()} for side in runs]
         note = f"training runs: the area under the curve of the first {shortest:,} episodes of each run"
-        return kept, f"{note}, divided by their number; one value per run"
-    kept = [{run: last_finished(episodes, int(window)) for run, episodes in side.items()} for side in runs]
-    return kept, f"training runs: the last {window} episodes of each run, one value per run"
+        return windows, f"{note}, divided by their number; one value per run"
+    windows = [{run: last_finished(episodes, int(window)) for run, episodes in side.items()} for side in runs]
+    return windows, f"training runs: the last {window} episodes of each run, one value per run"
 
 
 def _is_finished(episode: EpisodeFigures) -> bool:
@@ -365,33 +365,33 @@ def _since(episodes: list[EpisodeFigures], updates: Sequence[int], last: int) ->
     if len(updates) <= last:
         return episodes
     start = updates[-last - 1]
-    return [one for one in episodes if one.start_time >= start]
+    return [episode for episode in episodes if episode.start_time >= start]
 
 
 def _by_task(chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    by_task: dict[str, list[float]] = {}
     for episodes in side.values():
         for (env, task), values in _grouped(chosen, episodes).items():
             if not math.isnan(mean := _mean(values)):
-                found.setdefault(f"{env} {task}", []).append(mean)
-    return found
+                by_task.setdefault(f"{env} {task}", []).append(mean)
+    return by_task
 
 
 def _grouped(
     chosen: EpisodeMetric, episodes: Iterable[EpisodeFigures]
 ) -> dict[tuple[str, str | None], list[float]]:
-    found: dict[tuple[str, str | None], list[float]] = {}
-    for one in episodes:
-        found.setdefault((one.env, one.task), []).extend(chosen.values([one]))
-    return found
+    values: dict[tuple[str, str | None], list[float]] = {}
+    for episode in episodes:
+        values.setdefault((episode.env, episode.task), []).extend(chosen.values([episode]))
+    return values
 
 
 def by_unit(episodes: Iterable[EpisodeFigures]) -> dict[Any, list[EpisodeFigures]]:
     """The episodes of each task or seed; under None those that name neither."""
-    found: dict[Any, list[EpisodeFigures]] = {}
-    for one in episodes:
-        found.setdefault(one.unit, []).append(one)
-    return found
+    units: dict[Any, list[EpisodeFigures]] = {}
+    for episode in episodes:
+        units.setdefault(episode.unit, []).append(episode)
+    return units
 
 
 def _mean(values: Iterable[float]) -> float:

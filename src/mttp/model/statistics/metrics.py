@@ -51,9 +51,9 @@ class EpisodeMetric:
         """The value of each episode that it is of; NaN where missing. Of pass@k, whether it passed."""
         if self.applies is not None:
             episodes = filter(self.applies, episodes)
-        found = np.array([*map(self.of, episodes)], float)  # None becomes NaN
-        found[~np.isfinite(found)] = np.nan
-        return found
+        values = np.array([*map(self.of, episodes)], float)  # None becomes NaN
+        values[~np.isfinite(values)] = np.nan
+        return values
 
     def values(self, episodes: Iterable[EpisodeFigures]) -> list[float]:
         """Return the values of one unit's episodes; NaN where missing. A pass@k metric gives one value."""
@@ -122,18 +122,18 @@ def metric(
         return EpisodeMetric(name=name, of=of, direction=direction, span=bounds, applies=applies)
     if name == "entropy":
         lacking = "no update of a training run states the entropy of the policy"
-        return EpisodeMetric(name=name, of=lambda one: entropies.get(one.run), direction=0, lacking=lacking)
-    if found := _PASS.fullmatch(name):
-        k = int(found[2])
+        return EpisodeMetric(name=name, of=lambda row: entropies.get(row.run), direction=0, lacking=lacking)
+    if match := _PASS.fullmatch(name):
+        k = int(match[2])
         if k < 1:
             raise StudyError(f"metric {name!r}: k is 1 or more")
-        estimate = pass_at_k if found[1] == "@" else pass_hat_k
+        estimate = pass_at_k if match[1] == "@" else pass_hat_k
         of = _FIXED["success"][0]
         return EpisodeMetric(name=name, of=of, direction=1, span=OUTCOMES, k=k, estimate=estimate)
     head, dot, key = name.partition(".")
-    if dot and head in _MAPS and any(key in _MAPS[head](one) for one in episodes):
+    if dot and head in _MAPS and any(key in _MAPS[head](row) for row in episodes):
         named = _MAPS[head]
-        return EpisodeMetric(name=name, of=lambda one: named(one).get(key), direction=head == "components")
+        return EpisodeMetric(name=name, of=lambda row: named(row).get(key), direction=head == "components")
     known = [*_FIXED, "entropy", "pass@1", "pass^1", *_own_names(episodes)]
     near = get_close_matches(name, known, n=1)
     advice = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
@@ -146,12 +146,12 @@ def _is_not_abstained(episode: EpisodeFigures) -> bool:
 
 def default_metrics(episodes: Sequence[EpisodeFigures]) -> list[str]:
     """The metrics for which any of the episodes has a value, the return first."""
-    found = [
+    names = [
         name
         for name, (of, _) in _FIXED.items()
         if name not in _ASKED and any(map(_IS_KNOWN, map(of, episodes)))
     ]
-    return [*found, *(name for name in _own_names(episodes) if name.startswith("components."))]
+    return [*names, *(name for name in _own_names(episodes) if name.startswith("components."))]
 
 
 def _own_names(episodes: Sequence[EpisodeFigures]) -> list[str]:

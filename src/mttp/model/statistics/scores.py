@@ -31,8 +31,8 @@ def compare_scores(
     ]
     plan = Design(base=sides[0], candidate=sides[1], unit="task", paired=True, notes=())  # type: ignore[arg-type]  # scores in place of episodes
     with np.errstate(over="ignore", invalid="ignore"):  # differences of huge scores
-        (found,) = corrected([plan.compare(metric, _CONFIDENCE, None)], [metric])
-    return found
+        (compared,) = corrected([plan.compare(metric, _CONFIDENCE, None)], [metric])
+    return compared
 
 
 def _itself(score: object) -> float | None:

@@ -23,7 +23,7 @@ def corrected(
 
     Metrics with equal results are one test, as are the return and the reward of an evaluation.
     """
-    tests = [(one.n, one.base, one.effect, one.interval, one.p_value, filled_p(one)) for one in compared]
+    tests = [(row.n, row.base, row.effect, row.interval, row.p_value, filled_p(row)) for row in compared]
     places = [*map(tests.index, tests)]
     first, *rest = dict.fromkeys(places)
     p_values, worst = (
