@@ -192,8 +192,8 @@ def fits(value: Any, expected: str) -> bool:
         return True
     if expected in SCALARS:
         return type(value) is SCALARS[expected]
-    found = type_of(value)
-    return found in (expected, "[]")
+    value_type = type_of(value)
+    return value_type in (expected, "[]")
 
 
 def type_of(value: Any) -> str:

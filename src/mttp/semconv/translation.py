@@ -102,8 +102,8 @@ def age(schema_url: str) -> Literal["foreign", "known", "newer", "unknown"]:
     version = schema_url.removeprefix(SCHEMA_PREFIX)
     if version in VERSIONS:
         return "known"
-    found = _ordered(version)
-    return "newer" if found is not None and found > (_ordered(VERSION) or ()) else "unknown"
+    number = _ordered(version)
+    return "newer" if number is not None and number > (_ordered(VERSION) or ()) else "unknown"
 
 
 def _ordered(version: str) -> tuple[int, ...] | None:
@@ -122,11 +122,11 @@ def translation(schema_url: str, *, to: str = VERSION) -> Translation | None:
     translated from the first version: no name has ever two meanings, so this changes no later name.
     Spans of a newer version are not translated.
     """
-    found = age(schema_url)
-    if found == "newer":
+    schema_age = age(schema_url)
+    if schema_age == "newer":
         return None
-    source = schema_url.removeprefix(SCHEMA_PREFIX) if found == "known" else VERSIONS[0]
-    renames = _path(source, to) if found == "known" else [*_path(source, VERSION), *_path(VERSION, to)]
+    source = schema_url.removeprefix(SCHEMA_PREFIX) if schema_age == "known" else VERSIONS[0]
+    renames = _path(source, to) if schema_age == "known" else [*_path(source, VERSION), *_path(VERSION, to)]
     return Translation(renames) if renames else None
 
 
@@ -145,26 +145,21 @@ def _changes(version: str) -> Iterator[_Rename]:
             if "rename_events" in change:
                 yield _Rename(places, change["rename_events"]["name_map"], of_events=True)
             elif "rename_attributes" in change:
-                stated = change["rename_attributes"]
+                entry = change["rename_attributes"]
                 spans, events = (
-                    frozenset(stated.get(name) or ()) for name in ("apply_to_spans", "apply_to_events")
+                    frozenset(entry.get(name) or ()) for name in ("apply_to_spans", "apply_to_events")
                 )
-                yield _Rename(places, stated["attribute_map"], spans, events)
+                yield _Rename(places, entry["attribute_map"], spans, events)
 
 
 def _renamed(attributes: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """Rename attributes; one whose new name is already there keeps its old name."""
-    attributes = _with_names(attributes, names)
-    found = {key: _name(key, names) for key in attributes}
-    if all(key == new for key, new in found.items()):
+    """Rename attributes, also in values; one whose new name is already there keeps its old name."""
+    values = {key: of(attributes[key], names) for key, of in _NAMING.items() if key in attributes}
+    attributes = {**attributes, **values} if values else attributes
+    renamed = {key: _name(key, names) for key in attributes}
+    if all(key == new for key, new in renamed.items()):
         return attributes
-    return {new if new not in attributes else key: attributes[key] for key, new in found.items()}
-
-
-def _with_names(attributes: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """Rename attributes that others name in their values."""
-    found = {key: of(attributes[key], names) for key, of in _NAMING.items() if key in attributes}
-    return {**attributes, **found} if found else attributes
+    return {new if new not in attributes else key: attributes[key] for key, new in renamed.items()}
 
 
 def _in_text(value: Any, names: Mapping[str, str]) -> Any:
@@ -175,20 +170,20 @@ def _in_omissions(value: Any, names: Mapping[str, str]) -> Any:
     """`attribute: reason` each."""
     if not isinstance(value, (list, tuple)):
         return value
-    parts = [one.partition(":") if isinstance(one, str) else None for one in value]
+    parts = [omission.partition(":") if isinstance(omission, str) else None for omission in value]
     return [
-        one if part is None else _name(part[0], names) + part[1] + part[2]
-        for one, part in zip(value, parts, strict=True)
+        omission if part is None else _name(part[0], names) + part[1] + part[2]
+        for omission, part in zip(value, parts, strict=True)
     ]
 
 
 def _in_layout(value: Any, names: Mapping[str, str]) -> Any:
     """A JSON list of columns, each a list that begins with an attribute."""
     try:
-        found = [[_name(key, names), *rest] for key, *rest in json.loads(value)]
+        columns = [[_name(key, names), *rest] for key, *rest in json.loads(value)]
     except (TypeError, ValueError, AttributeError):
         return value  # readers report a layout that makes no sense
-    return json.dumps(found, separators=(",", ":"))
+    return json.dumps(columns, separators=(",", ":"))
 
 
 _NAMING: Final = {a.ANNOTATION_KEY: _in_text, a.OMISSIONS: _in_omissions, a.STEPS_LAYOUT: _in_layout}
@@ -208,25 +203,25 @@ def _name(key: str, names: Mapping[str, str]) -> str:
 
 def earlier_names(keys: Iterable[str]) -> set[str]:
     """Return the names that earlier versions had for attributes."""
-    wanted = set(keys)
-    found: set[str] = set()
+    current_names = set(keys)
+    earlier: set[str] = set()
     for rename in reversed(_path(VERSIONS[0], VERSION)):
-        found |= {
+        earlier |= {
             old
-            for key in wanted | found
+            for key in current_names | earlier
             for old, new in rename.names.items()
             if not rename.of_events and key in (new, _COLUMN + new)
         }
-    return found | {_COLUMN + key for key in found if not key.startswith(_COLUMN)}
+    return earlier | {_COLUMN + key for key in earlier if not key.startswith(_COLUMN)}
 
 
 @lru_cache(maxsize=64)
 def lacking(version: str) -> frozenset[str]:
     """Return the attributes that a known version lacks, by their names in the current version."""
     later = VERSIONS[VERSIONS.index(version) + 1 :]
-    found: set[str] = set()
-    for one in later:
-        up = translation(SCHEMA_PREFIX + one)
-        names = dict.fromkeys(ADDED[one])
-        found |= set(names if up is None else up.span("", names))
-    return frozenset(found)
+    attributes: set[str] = set()
+    for added_in in later:
+        up = translation(SCHEMA_PREFIX + added_in)
+        names = dict.fromkeys(ADDED[added_in])
+        attributes |= set(names if up is None else up.span("", names))
+    return frozenset(attributes)
