@@ -19,14 +19,14 @@ __all__ = ["StreamedCalls", "timed"]
 def timed(evals: Iterable[Evaluation], calls_of: Callable[[str], Iterable[Call]]) -> list[Evaluation]:
     """The evaluations with the call times of each result; `calls_of` returns the calls of a trace."""
     return [
-        replace(found, results=tuple(_timed(result, calls_of) for result in found.results)) for found in evals
+        replace(item, results=tuple(_timed(result, calls_of) for result in item.results)) for item in evals
     ]
 
 
 def _timed(result: TaskResult, calls_of: Callable[[str], Iterable[Call]]) -> TaskResult:
-    found = [*calls_of(result.episode)] if result.episode else []
-    first = tuple(time for call in found if (time := call.time_to_first_chunk) is not None)
-    rest = tuple(time for call in found if (time := call.time_per_output_token) is not None)
+    policy_calls = [*calls_of(result.episode)] if result.episode else []
+    first = tuple(time for call in policy_calls if (time := call.time_to_first_chunk) is not None)
+    rest = tuple(time for call in policy_calls if (time := call.time_per_output_token) is not None)
     return replace(result, first_token_times=first, output_token_times=rest) if first else result
 
 
@@ -57,8 +57,8 @@ class StreamedCalls:
 
     def of(self, trace_id: str) -> Sequence[Call]:
         """The policy's calls in the steps of a trace, in order of start."""
-        found = [record for record in self._calls.get(trace_id, {}).values() if self._is_policys(record)]
-        return [calls.decode(record) for record in sorted(found, key=lambda record: record.start_time)]
+        records = [record for record in self._calls.get(trace_id, {}).values() if self._is_policys(record)]
+        return [calls.decode(record) for record in sorted(records, key=lambda record: record.start_time)]
 
     def _is_policys(self, record: SpanRecord) -> bool:
         parents = self._parents.get(record.trace_id, {})

@@ -129,8 +129,8 @@ _DUMMY_SPAN = f'"traceId":"{"1" * 32}","spanId":"{"1" * 16}"'
 def _parsed(attributes: str | None, events: str | None, links: str | None, *, arrays: bool) -> SpanRecord:
     """A span that has only these parts, decoded from OTLP JSON."""
     if attributes is not None and events is None and links is None:
-        found = decode_attributes(attributes, arrays=arrays)
-        return frozen(Draft(trace_id="", span_id="", name="", attributes=found))
+        values = decode_attributes(attributes, arrays=arrays)
+        return frozen(Draft(trace_id="", span_id="", name="", attributes=values))
     parts = f'"attributes":{attributes or "[]"},"events":{events or "[]"},"links":{links or "[]"}'
     return _read(f'"spans":[{{{_DUMMY_SPAN},{parts}}}]', arrays=arrays)
 
@@ -141,8 +141,8 @@ def _scope(
 ) -> Scope:
     """The scope, as one object for all of its spans."""
     span = f'"spans":[{{{_DUMMY_SPAN}}}]'
-    found = _read(f'"scope":{scope or "{}"},{span}', before=f'"resource":{resource or "{}"},').scope
-    return replace(found, schema_url=schema_url or "", resource_schema_url=resource_url or "")
+    parsed = _read(f'"scope":{scope or "{}"},{span}', before=f'"resource":{resource or "{}"},').scope
+    return replace(parsed, schema_url=schema_url or "", resource_schema_url=resource_url or "")
 
 
 def _read(block: str, *, before: str = "", arrays: bool = True) -> SpanRecord:

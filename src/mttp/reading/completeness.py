@@ -68,10 +68,10 @@ def missing_episodes(runs: Iterable[StatesEpisodes], episodes: Mapping[str, int]
     `episodes` is the number of episodes that are here by run id.
     A process that has not ended states no number, and its episodes are not missed.
     """
-    stated: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for run in runs:
-        stated[run.id] += run.episode_count or 0
-    for run_id, count in stated.items():
+        counts[run.id] += run.episode_count or 0
+    for run_id, count in counts.items():
         here = episodes.get(run_id, 0)
         if here < count:
             yield (

@@ -130,14 +130,14 @@ def training_dataset(
     if min_reward is not None and (format == "grpo" or not math.isfinite(min_reward)):
         raise ConfigureError(f"min_reward={min_reward!r}: give a number, for sft or dpo")
     recording = source if isinstance(source, Recording) else read(source)
-    made = _Rows(recording, min_reward=min_reward, text=text)
+    builder = _Rows(recording, min_reward=min_reward, text=text)
     if format == "dpo":
         has_preferences = bool(preferences(recording.annotations))
         pairs = pairs or ("preferences" if has_preferences else "groups")
-        rows = made.preferences() if pairs == "preferences" else made.groups()
+        rows = builder.preferences() if pairs == "preferences" else builder.groups()
     else:
-        rows = made.conversations() if format == "sft" else made.prompts()
-    return TrainingDataset(format=format, rows=tuple(rows), left_out=dict(made.left_out))
+        rows = builder.conversations() if format == "sft" else builder.prompts()
+    return TrainingDataset(format=format, rows=tuple(rows), left_out=dict(builder.left_out))
 
 
 class _ChatParts(NamedTuple):
@@ -190,9 +190,9 @@ class _Rows:
     def preferences(self) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of dpo from the recorded preferences."""
         episodes = {episode.trace_id: episode for episode in self._recording}
-        for one in preferences(self._recording.annotations):
-            for rejected in one.rejected:
-                yield from self._pair(episodes.get(one.episode), episodes.get(rejected))
+        for preference in preferences(self._recording.annotations):
+            for rejected in preference.rejected:
+                yield from self._pair(episodes.get(preference.episode), episodes.get(rejected))
 
     def groups(self) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of dpo from the best and the worst episode of each group."""
@@ -202,14 +202,14 @@ class _Rows:
                 member = members[episode.run_id, episode.group]
                 if (reward := _reward(episode)) is not None and self._known(episode) is not None:
                     member.append((reward, episode))
-        for found in members.values():
-            found.sort(key=lambda one: one[0])
-            if len(found) < 2:
+        for ranked in members.values():
+            ranked.sort(key=lambda member: member[0])
+            if len(ranked) < 2:
                 self.left_out[_SINGLE] += 1
-            elif found[0][0] == found[-1][0]:
+            elif ranked[0][0] == ranked[-1][0]:
                 self.left_out[_EQUAL_REWARDS] += 1
             else:
-                yield from self._pair(found[-1][1], found[0][1])
+                yield from self._pair(ranked[-1][1], ranked[0][1])
 
     def _pair(self, chosen: Episode | None, rejected: Episode | None) -> Iterator[Mapping[str, Any]]:
         better = None if chosen is None else self._known(chosen)
@@ -257,17 +257,17 @@ class _Rows:
         if episode.status != "completed":
             raise _Refused(_NOT_COMPLETED)
         prompt = self._prompt(episode)
-        found = list(self._messages(episode.steps[0].observation, "user"))
+        chat = list(self._messages(episode.steps[0].observation, "user"))
         recorded: list[Message] = []
         for step in episode.steps:
             if prompts := [*requests(step, recorded)]:
-                found = prompts[-1]
-                if [_message(one) for one in found[: len(prompt)]] != prompt:
+                chat = prompts[-1]
+                if [_message(message) for message in chat[: len(prompt)]] != prompt:
                     raise _Refused(_REWRITTEN)
             else:
-                found = _continued(found, self._messages(step.observation, "user"), fixed=len(prompt))
-            found += self._messages(step.action, "assistant", is_chat=True)
-        completion = [_message(one) for one in found[len(prompt) :]]
+                chat = _continued(chat, self._messages(step.observation, "user"), fixed=len(prompt))
+            chat += self._messages(step.action, "assistant", is_chat=True)
+        completion = [_message(message) for message in chat[len(prompt) :]]
         if not completion or completion[-1]["role"] != "assistant":
             raise _Refused(_NO_ANSWER)
         return _ChatParts(prompt, completion)
@@ -279,7 +279,7 @@ class _Rows:
         first = self._messages(episode.steps[0].observation, "user") if episode.steps else []
         if not first:
             raise _Refused(_NO_CHAT)
-        return [_message(one) for one in first]
+        return [_message(message) for message in first]
 
     def _messages(self, content: Any, role: str, *, is_chat: bool = False) -> list[Message]:
         """The messages in an observation or action; text is one of `role`, in a chat or if text is taken."""
@@ -287,43 +287,38 @@ class _Rows:
             return []
         if isinstance(content, str) and (is_chat or self._text):
             return [{"role": role, "content": content}]
-        found = messages(content)
-        if found is None:
+        chat = messages(content)
+        if chat is None:
             raise _Refused(_NO_CHAT)
-        return found
+        return chat
 
 
-def _continued(before: Sequence[Message], seen: Sequence[Message], *, fixed: int) -> list[Message]:
+def _continued(before: Sequence[Message], shown: Sequence[Message], *, fixed: int) -> list[Message]:
     """
     The conversation with what the policy sees next: the whole conversation again, or only what is new.
 
     A whole conversation that differs is taken as it is seen, except for its first `fixed` messages.
     """
-    new = new_messages(seen, before)
-    if len(new) == len(seen) and not any(message["role"] == "system" for message in new):
+    new = new_messages(shown, before)
+    if len(new) == len(shown) and not any(message["role"] == "system" for message in new):
         return [*before, *new]
-    if len(seen) - len(new) < fixed:
+    if len(shown) - len(new) < fixed:
         raise _Refused(_REWRITTEN)
-    return [*before[: len(seen) - len(new)], *new]
+    return [*before[: len(shown) - len(new)], *new]
 
 
 def _message(message: Message) -> dict[str, Any]:
     """A message as chat templates read it: text of parts is joined, arguments of tool calls are mappings."""
-    found = {key: message[key] for key in _KEYS if message.get(key) is not None}
+    fields = {key: message[key] for key in _KEYS if message.get(key) is not None}
     content = message.get("content", message.get("parts"))
-    found["content"] = _joined(content) if isinstance(content, (list, tuple)) else content
-    if not isinstance(found["content"], (str, type(None))):
+    if isinstance(content, (list, tuple)):
+        content = "".join(part if isinstance(part, str) else _text_of(part) for part in content)
+    if not isinstance(content, (str, type(None))):
         raise _Refused(_PARTS)
-    if isinstance(calls := found.get("tool_calls"), (list, tuple)):
-        found["tool_calls"] = [_tool_call(call) for call in calls]
-    if found["content"] is None:
-        found["content"] = ""
-    return found
-
-
-def _joined(parts: Sequence[Any]) -> str:
-    texts = [part if isinstance(part, str) else _text_of(part) for part in parts]
-    return "".join(texts)
+    fields["content"] = content or ""
+    if isinstance(calls := fields.get("tool_calls"), (list, tuple)):
+        fields["tool_calls"] = [_tool_call(call) for call in calls]
+    return fields
 
 
 def _text_of(part: Any) -> str:
@@ -362,9 +357,9 @@ def _columns(inputs: Any) -> dict[str, Any]:
     """The columns of an episode's inputs, with other names than those that TRL uses itself."""
     if inputs is None:
         return {}
-    given = inputs if isinstance(inputs, Mapping) else {"inputs": inputs}
-    found = {f"inputs_{key}" if key in _ARGUMENTS else str(key): value for key, value in given.items()}
-    plain: dict[str, Any] = jsonable(found)
+    columns = inputs if isinstance(inputs, Mapping) else {"inputs": inputs}
+    named = {f"inputs_{key}" if key in _ARGUMENTS else str(key): value for key, value in columns.items()}
+    plain: dict[str, Any] = jsonable(named)
     return plain
 
 
@@ -374,8 +369,8 @@ def _uniform(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for row in rows:
         for name, value in row.items():
             kinds[name] |= _kind(value)
-    mixed = {name for name, found in kinds.items() if len(found) > 1}
-    used = [name for name, found in kinds.items() if found]
+    mixed = {name for name, types in kinds.items() if len(types) > 1}
+    used = [name for name, types in kinds.items() if types]
     for row in rows:
         yield {name: _as_text(row.get(name)) if name in mixed else row.get(name) for name in used}
 
@@ -406,7 +401,7 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], target: Path) -> None:
     except ImportError as error:
         raise MissingExtra(package="pyarrow", extra="study", purpose="writing Parquet") from error
     chats = (value for row in rows for value in row.values() if isinstance(value, list))
-    if any(isinstance(one, Mapping) and "tool_calls" in one for chat in chats for one in chat):
+    if any(isinstance(message, Mapping) and "tool_calls" in message for chat in chats for message in chat):
         raise ConfigureError("Parquet can't hold the arguments of tool calls; write a .jsonl file")
     try:
         parquet.write_table(pyarrow.Table.from_pylist([*rows]), target, compression="zstd")

@@ -65,9 +65,7 @@ def _tasks(path: Path, size: int) -> list[_Task]:
     """The parts of a file; empty for a file that this process must read."""
     with suppress(OSError):  # reading the file here raises it again
         if not is_parquet(path) and (size <= _MAX_COMPRESSED_BYTES or not is_compressed(path)):
-            return [
-                _Task(path, found, min(found.end, size) - found.start) for found in shares(path, _PART_BYTES)
-            ]
+            return [_Task(path, part, min(part.end, size) - part.start) for part in shares(path, _PART_BYTES)]
     return []
 
 
@@ -86,8 +84,8 @@ class DecoderPool:
         self._columns = columns
         self.workers = workers
         self._free: SimpleQueue[Process] = SimpleQueue()
-        for one in self.workers:
-            self._free.put(one)
+        for worker in self.workers:
+            self._free.put(worker)
         self._threads = ThreadPoolExecutor(len(workers), "mttp-reading")
         self._tasks = chain.from_iterable(_tasks(path, size) for path, size in sizes.items())
         self._pending: deque[tuple[_Task, Future[bytes]]] = deque()
@@ -114,19 +112,19 @@ class DecoderPool:
 
     def stop(self) -> None:
         """Stop the processes, also while they decode."""
-        for one in self.workers:
-            one.hurry(0.0)
+        for worker in self.workers:
+            worker.hurry(0.0)
         self._threads.shutdown(cancel_futures=True)
-        for one in self.workers:
-            one.close()
+        for worker in self.workers:
+            worker.close()
 
     def _is_next(self, path: Path) -> bool:
         return bool(self._pending) and self._pending[0][0].path == path
 
     def _next(self) -> tuple[_Task, Future[bytes]]:
-        found = self._pending.popleft()
+        task = self._pending.popleft()
         self._submit(1)
-        return found
+        return task
 
     def _submit(self, count: int) -> None:
         for task in islice(self._tasks, count):

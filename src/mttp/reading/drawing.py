@@ -72,10 +72,10 @@ def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:
 
 def label(text: object, *, limit: int = 40) -> str:
     """Return recorded text as a label: on one line, shortened, with no character that starts a formula."""
-    found = visible(text)
-    found = found if len(found) <= limit else f"{found[: limit - 3]}..."
+    line = visible(text)
+    line = line if len(line) <= limit else f"{line[: limit - 3]}..."
     # matplotlib leaves labels with a leading underscore out of legends
-    return (f" {found}" if found.startswith("_") else found).replace("$", r"\$")
+    return (f" {line}" if line.startswith("_") else line).replace("$", r"\$")
 
 
 def show_message(ax: Axes, message: str) -> Axes:
@@ -179,8 +179,8 @@ def draw_ranges(ax: Axes, x: Sequence[float], sets: Sequence[Floats], *, colour:
     """Draw a line from the minimum to the maximum of each set of values, and a dot at its mean."""
     if not len(x):
         return
-    low, high = (_drawable(np.array([of(one) for one in sets])) for of in (np.min, np.max))
-    means = _drawable(np.array([mean(one.tolist()) for one in sets], dtype=float))
+    low, high = (_drawable(np.array([of(values) for values in sets])) for of in (np.min, np.max))
+    means = _drawable(np.array([mean(values.tolist()) for values in sets], dtype=float))
     is_image = len(x) > _MOST_VECTORS
     ax.vlines(
         x, low, high, color=colour, linewidth=1, alpha=1.5 * _alpha(len(x)), zorder=2, rasterized=is_image

@@ -53,8 +53,8 @@ def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluati
             trace[record.span_id] = fuller(trace.get(record.span_id, record), record)
         else:
             calls.add(record)
-    found = merged([part(list(spans.values())) for spans in traces.values()], scan)
-    return Evaluations(timed(found, calls.of), scan.problems, scan.sources)
+    evals = merged([part(list(spans.values())) for spans in traces.values()], scan)
+    return Evaluations(timed(evals, calls.of), scan.problems, scan.sources)
 
 
 def part(records: Sequence[SpanRecord]) -> EvaluationPart:
@@ -65,10 +65,10 @@ def part(records: Sequence[SpanRecord]) -> EvaluationPart:
 def merged(parts: Iterable[EvaluationPart], scan: Scan) -> list[Evaluation]:
     """The evaluations in order of start; missing results and ends are added to the problems."""
     parts = list(parts)
-    for found in parts:
-        if found.lacking:
-            _note_lacking(found, scan)
-    evals = codec.merged(found.evaluation for found in parts)
+    for piece in parts:
+        if piece.lacking:
+            _note_lacking(piece, scan)
+    evals = codec.merged(piece.evaluation for piece in parts)
     for evaluation in evals:
         if evaluation.status == "unfinished":
             _note_unfinished(evaluation, scan)
@@ -76,16 +76,16 @@ def merged(parts: Iterable[EvaluationPart], scan: Scan) -> list[Evaluation]:
 
 
 def _note_lacking(part: EvaluationPart, scan: Scan) -> None:
-    found = part.evaluation
-    count = len(found.results)
-    message = f"{_called(found)} lacks results: {count} of {count + part.lacking} were found"
-    scan.add_problem("incomplete_evaluation", message, trace_id=found.trace_ids[-1])
+    evaluation = part.evaluation
+    count = len(evaluation.results)
+    message = f"{_called(evaluation)} lacks results: {count} of {count + part.lacking} were found"
+    scan.add_problem("incomplete_evaluation", message, trace_id=evaluation.trace_ids[-1])
 
 
 def _note_unfinished(evaluation: Evaluation, scan: Scan) -> None:
     summary = evaluation.summary()
-    done = f"{summary.tasks - summary.pending} of {summary.tasks} tasks have a result"
-    message = f"{_called(evaluation)} has no end: {done}"
+    progress = f"{summary.tasks - summary.pending} of {summary.tasks} tasks have a result"
+    message = f"{_called(evaluation)} has no end: {progress}"
     scan.add_problem("unfinished_evaluation", message, trace_id=evaluation.trace_ids[-1])
 
 

@@ -85,7 +85,7 @@ def fold(
     if not changes:
         return episodes
     return [
-        replace(episode, **found) if (found := changes.get(episode.trace_id)) else episode
+        replace(episode, **facts) if (facts := changes.get(episode.trace_id)) else episode
         for episode in episodes
     ]
 
@@ -98,10 +98,10 @@ def _add_problems(
 ) -> None:
     """Add a problem for each group with missing members, and for updates with equal indices."""
     for group in groups:
-        found = sum(trace_id in known for trace_id in group.episodes)
-        if found < max(group.size, len(group.episodes)):
+        members = sum(trace_id in known for trace_id in group.episodes)
+        if members < max(group.size, len(group.episodes)):
             size = max(group.size, len(group.episodes))
-            message = f"group {group.id} lacks members: {found} of {size} were found"
+            message = f"group {group.id} lacks members: {members} of {size} were found"
             add_problem("incomplete_group", message, trace_id=group.trace_id)
     places = Counter((update.run_id, update.policy, update.index) for update in updates)
     for (run_id, policy, index), count in places.items():
@@ -137,13 +137,13 @@ def _members(episodes: Iterable[Episode], groups: Iterable[Group]) -> _Groups:
 
 def _apply_update(update: Update, members: _Groups, changes: Mapping[str, dict[str, Any]]) -> None:
     """Note the update on the episodes that it learned from, and on those that it discarded, each once."""
-    discarded = {trace_id for found in update.discarded_episodes.values() for trace_id in found}
+    discarded = {trace_id for trace_ids in update.discarded_episodes.values() for trace_id in trace_ids}
     consumed = {*update.episodes}.union(*(members.get((update.run_id, id), ()) for id in update.groups))
     if update.index is not None:
         for trace_id in consumed - discarded:
             changes[trace_id].setdefault("consumed_by", {})[update.index] = None
-    for reason, found in update.discarded_episodes.items():
-        for trace_id in found:
+    for reason, trace_ids in update.discarded_episodes.items():
+        for trace_id in trace_ids:
             changes[trace_id].setdefault("discarded_by", {})[reason] = None
 
 
@@ -182,17 +182,17 @@ def _annotated(
 ) -> dict[str, Any]:
     """The changed fields of an episode; annotations override groups and updates."""
     columns = [annotation for annotation in annotations if annotation.kind == codec.OF_STEPS]
-    on_steps = _by_step(episode, [one for one in annotations if one.kind != codec.OF_STEPS], add_problem)
-    stepped = {id(annotation) for found in on_steps.values() for annotation in found}
-    kept = tuple(annotation for annotation in annotations if id(annotation) not in stepped)
-    whole = _latest(annotation for annotation in kept if not annotation.on_step)
-    changed: dict[str, Any] = {"annotations": kept}
+    on_steps = _by_step(episode, [note for note in annotations if note.kind != codec.OF_STEPS], add_problem)
+    stepped = {id(annotation) for of_step in on_steps.values() for annotation in of_step}
+    remaining = tuple(annotation for annotation in annotations if id(annotation) not in stepped)
+    whole = _latest(annotation for annotation in remaining if not annotation.on_step)
+    changed: dict[str, Any] = {"annotations": remaining}
     changed |= _facts(episode, whole)
     for kind, key, nothing in (("outcome", a.EPISODE_OUTCOME, "unknown"), ("advantage", a.ADVANTAGE, None)):
-        found = whole.get((kind, kind))
-        if found is None or not _is_valid(found):
+        annotation = whole.get((kind, kind))
+        if annotation is None or not _is_valid(annotation):
             continue
-        changed[kind] = found.value
+        changed[kind] = annotation.value
         if (before := getattr(episode, kind)) != nothing:
             changed["extra"] = {**changed.get("extra", episode.extra), key: before}
     score = whole.get(("score", "score"))
@@ -216,18 +216,18 @@ def _numbers(
 ) -> dict[int, dict[str, float]]:
     """The numbers of annotations on several steps, by the position of the step."""
     indices = {step.index: position for position, step in enumerate(episode.steps) if step.agent is None}
-    found: defaultdict[int, dict[str, float]] = defaultdict(dict)
+    by_position: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for annotation in sorted(annotations, key=lambda annotation: annotation.order):
         first = annotation.step or 0
         for name, numbers in (annotation.value or {}).items():
             for index, number in enumerate(numbers.tolist(), first):
                 if number == number and index in indices:
-                    found[indices[index]][name] = number
+                    by_position[indices[index]][name] = number
         count = max(map(len, (annotation.value or {}).values()), default=0)
         if missing := [index for index in range(first, first + count) if index not in indices]:
             what = f"{len(missing)} of the steps from {first} on of episode {episode.trace_id}"
             _unknown(annotation, what, add_problem)
-    return found
+    return by_position
 
 
 def _latest(annotations: Iterable[Annotation]) -> dict[tuple[str, str], Annotation]:
@@ -240,11 +240,11 @@ def _latest(annotations: Iterable[Annotation]) -> dict[tuple[str, str], Annotati
 
 def _facts(value: Episode | Step, latest: Mapping[tuple[str, str], Annotation]) -> dict[str, Any]:
     """The fields `metadata` and `extra` after metadata annotations."""
-    stated = {key: found.value for (kind, key), found in latest.items() if kind == "fact"}
-    if not stated:
+    facts = {key: annotation.value for (kind, key), annotation in latest.items() if kind == "fact"}
+    if not facts:
         return {}
-    before = {f"{a.METADATA}.{key}": value.metadata[key] for key in stated if key in value.metadata}
-    return {"metadata": {**value.metadata, **stated}, "extra": {**value.extra, **before}}
+    before = {f"{a.METADATA}.{key}": value.metadata[key] for key in facts if key in value.metadata}
+    return {"metadata": {**value.metadata, **facts}, "extra": {**value.extra, **before}}
 
 
 def _is_valid(annotation: Annotation) -> bool:
@@ -270,7 +270,7 @@ def _by_step(
     indices: defaultdict[int, list[int]] = defaultdict(list)
     for position, step in enumerate(episode.steps):
         indices[step.index].append(position)
-    found: defaultdict[int, list[Annotation]] = defaultdict(list)
+    by_position: defaultdict[int, list[Annotation]] = defaultdict(list)
     for annotation in on_steps:
         targets = [spans[annotation.step_span_id]] if annotation.step_span_id in spans else []
         if not targets and annotation.step is not None:
@@ -278,18 +278,18 @@ def _by_step(
         which = annotation.step_span_id if annotation.step is None else annotation.step
         what = f"step {which} of episode {episode.trace_id}"
         if len(targets) == 1:
-            found[targets[0]].append(annotation)
+            by_position[targets[0]].append(annotation)
         elif targets:
             _unclear(annotation, f"{what}, and {len(targets)} steps have that index", add_problem)
         else:
             _unknown(annotation, what, add_problem)
-    return found
+    return by_position
 
 
 def _step(step: Step, annotations: Sequence[Annotation], numbers: Mapping[str, float]) -> Step:
     """The step with its annotations merged; replaced values are in `extra`."""
     changed = {**_facts(step, _latest(annotations)), **numbers}
-    before = {steps.FACTS[name]: kept for name in numbers if (kept := getattr(step, name)) is not None}
+    before = {steps.FACTS[name]: value for name in numbers if (value := getattr(step, name)) is not None}
     if before:
         changed["extra"] = {**changed.get("extra", step.extra), **before}
     return replace(step, annotations=tuple(annotations), **changed)

@@ -76,20 +76,20 @@ class Follower:
 
     def files(self) -> list[File]:
         """The files that there are; raises ReadError if there are none, or for a source of another kind."""
-        found = find([*self._sources])
-        for item in found:
+        items = find([*self._sources])
+        for item in items:
             if not isinstance(item, File):
                 raise ReadError(f"{item!r} can't be followed: give files or directories, or use mttp report")
-        return [item for item in found if isinstance(item, File)]
+        return [item for item in items if isinstance(item, File)]
 
     def _read(self, item: File) -> Iterator[Arrived]:
         status = item.path.stat()
         identity = status.st_dev, status.st_ino
         known = self._followed.setdefault(identity, _Followed())
         if is_parquet(item.path) or is_compressed(item.path):
-            if known.seen != (seen := (status.st_size, status.st_mtime_ns)):
+            if known.seen != (state := (status.st_size, status.st_mtime_ns)):
                 yield from self._whole(item)
-                known.seen = seen
+                known.seen = state
             return
         if status.st_size < known.position:
             known.position = 0  # the file was truncated and written anew

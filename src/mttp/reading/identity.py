@@ -20,15 +20,11 @@ def episodes_digest(episodes: Iterable[EpisodeKey]) -> str:
     Later facts, such as labels and outcomes, do not change it, nor does the format of the file.
     """
     lines = {
-        f"{trace_id[:16].zfill(16)}\t{start}\t{env}\t{task or ''}\t{status}\t{_word(length)}"
-        f"\t{_number(return_)}\t{_number(duration)}"
+        f"{trace_id[:16].zfill(16)}\t{start}\t{env}\t{task or ''}\t{status}"
+        f"\t{'' if length is None else length}\t{_number(return_)}\t{_number(duration)}"
         for trace_id, start, env, task, status, length, return_, duration in episodes
     }
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
-
-
-def _word(value: int | None) -> str:
-    return "" if value is None else str(value)
 
 
 def _number(value: float | None) -> str:

@@ -145,26 +145,26 @@ def _annotation(target: Annotation, key: str, value: Any, grader: Mapping[str, s
     name = name_key(key) if kind == "fact" else key
     if kind == codec.PREFERENCE or not name:
         raise ValueError(f"{key!r} is not a valid key")
-    found = _value(kind, value)
+    parsed = _value(kind, value)
     if kind != "score":
-        return replace(target, kind=kind, key=name, value=found)
+        return replace(target, kind=kind, key=name, value=parsed)
     scoring = Reward(
-        value=found,
+        value=parsed,
         grader=grader["grader"] or target.by,
         grader_kind=grader["grader_kind"],
         grader_version=grader["grader_version"],
         explanation=target.explanation,
     )
-    return replace(target, kind=kind, key=name, value=found, reward=scoring)
+    return replace(target, kind=kind, key=name, value=parsed, reward=scoring)
 
 
 def _value(kind: str, value: Any) -> Any:
     """The value of a cell, for an annotation of this kind."""
     if kind in ("score", "advantage"):
-        found = _scalar(value)
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
+        number = _scalar(value)
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
             raise ValueError(f"{kind} is {value!r}, expected a number")
-        return float(found)
+        return float(number)
     outcomes = known_values(a.EPISODE_OUTCOME)
     if kind == "outcome" and value not in outcomes:
         raise ValueError(f"outcome is {value!r}, expected one of {', '.join(outcomes)}")
@@ -189,23 +189,23 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _trace_id(given: Any) -> str:
-    found = str(given or "").strip().lower()
-    if not _HEX.fullmatch(found):
+def _trace_id(value: Any) -> str:
+    trace_id = str(value or "").strip().lower()
+    if not _HEX.fullmatch(trace_id):
         raise ValueError(
-            f"trace_id is {given!r}, expected up to 32 hexadecimal digits" if given else "it has no trace_id"
+            f"trace_id is {value!r}, expected up to 32 hexadecimal digits" if value else "it has no trace_id"
         )
-    return found
+    return trace_id
 
 
-def _step(given: Any) -> dict[str, Any]:
-    if given is None:
+def _step(value: Any) -> dict[str, Any]:
+    if value is None:
         return {}
-    written = str(given).strip().lower()
+    written = str(value).strip().lower()
     if _SPAN_ID.fullmatch(written):
         return {"step_span_id": written}
     if not written.isdecimal():
-        raise ValueError(f"step is {given!r}, expected an index from 0 or a span id of 16 hexadecimal digits")
+        raise ValueError(f"step is {value!r}, expected an index from 0 or a span id of 16 hexadecimal digits")
     return {"step": int(written)}
 
 
@@ -228,9 +228,9 @@ class KnownIds:
     def resolve(self, annotation: Annotation) -> Annotation:
         """The annotation with the full ids of its target; raises ValueError if there is no such target."""
         trace_id = self._full_id(annotation.episode)
-        found = replace(annotation, episode=trace_id, run_id=self.runs[trace_id])
+        resolved = replace(annotation, episode=trace_id, run_id=self.runs[trace_id])
         if not annotation.on_step:
-            return found
+            return resolved
         steps = self.steps.get(trace_id, {})
         named = annotation.step_span_id
         targets = [
@@ -239,7 +239,7 @@ class KnownIds:
             if (named and named == span_id) or annotation.step == index
         ]
         if len(targets) == 1:
-            return replace(found, step=targets[0][0], step_span_id=targets[0][1])
+            return replace(resolved, step=targets[0][0], step_span_id=targets[0][1])
         which = annotation.step_span_id or annotation.step
         if targets:
             raise ValueError(f"episode {trace_id} has {len(targets)} steps {which}; give the span id of one")
@@ -249,10 +249,10 @@ class KnownIds:
         """The one trace id with that prefix."""
         self._sorted = self._sorted or sorted(self.runs)
         at = bisect_left(self._sorted, prefix)
-        found = [trace_id for trace_id in self._sorted[at : at + 2] if trace_id.startswith(prefix)]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        matches = [trace_id for trace_id in self._sorted[at : at + 2] if trace_id.startswith(prefix)]
+        if len(matches) == 1:
+            return matches[0]
+        if not matches:
             raise ValueError(
                 f"no episode's trace id begins with {prefix!r}; there are {len(self.runs)} episodes"
             )
@@ -261,19 +261,19 @@ class KnownIds:
 
 def known(scan: Scan, annotations: Sequence[Annotation]) -> KnownIds:
     """The ids of a recording that the annotations may refer to, found in one pass."""
-    found = KnownIds()
+    ids = KnownIds()
     stepped = tuple({annotation.episode for annotation in annotations if annotation.on_step})
     for record in scan:
         kind = summary_fields.kind(record)
         if not kind or a.EPISODE_ID not in record.attributes:
             continue
-        found.runs.setdefault(record.trace_id, str(record.attributes[a.RUN_ID]))
+        ids.runs.setdefault(record.trace_id, str(record.attributes[a.RUN_ID]))
         if kind == names.EPISODE:
-            found.roots[record.trace_id] = record.span_id
+            ids.roots[record.trace_id] = record.span_id
         elif kind == names.STEP and record.trace_id.startswith(stepped):
             index = int(record.attributes.get(a.STEP_INDEX, 0))
-            found.steps.setdefault(record.trace_id, {})[record.span_id, index] = record.span_id
+            ids.steps.setdefault(record.trace_id, {})[record.span_id, index] = record.span_id
         elif kind == names.STEPS and record.trace_id.startswith(stepped):
             packed = ((record.span_id, index) for index in summary_fields.indices(record))
-            found.steps.setdefault(record.trace_id, {}).update(dict.fromkeys(packed, ""))
-    return found
+            ids.steps.setdefault(record.trace_id, {}).update(dict.fromkeys(packed, ""))
+    return ids

@@ -113,7 +113,7 @@ def read_blocks(
 
     Raises ReadError if it is not a recording and the caller named it.
     """
-    held: list[Problem] = []
+    waiting: list[Problem] = []
     others = _Others()
     is_recording = False
     broken_lines = 0
@@ -123,26 +123,21 @@ def read_blocks(
         if broken_lines == _MAX_BROKEN_LINES:
             message = f"{_MAX_BROKEN_LINES:,} lines in a row are broken; {_REST_SKIPPED}"
             wrong.append(LineFault("cut_stream", message, wrong[0].line))
-        held += [_problem(file.path, fault) for fault in wrong]
+        waiting += [_problem(file.path, fault) for fault in wrong]
         is_recording = is_recording or spans is not None
         if is_recording:
-            for problem in held:
+            for problem in waiting:
                 problems.add(problem)
-            held.clear()
+            waiting.clear()
         if spans:
             yield spans
-        if len(held) >= _MAX_LEADING_FAULTS or broken_lines == _MAX_BROKEN_LINES:
+        if len(waiting) >= _MAX_LEADING_FAULTS or broken_lines == _MAX_BROKEN_LINES:
             break
-    _note(file, others.faults(), problems)
-    if not is_recording:
-        _refuse(file, held, problems)
-    return is_recording
-
-
-def _note(file: File, faults: Iterable[LineFault], problems: Problems) -> None:
-    """Add the faults of a file's lines to the problems."""
-    for fault in faults:
+    for fault in others.faults():
         problems.add(_problem(file.path, fault))
+    if not is_recording:
+        _refuse(file, waiting, problems)
+    return is_recording
 
 
 class _Others:
@@ -185,7 +180,7 @@ def _examined(
 ) -> SpanRecord:
     """Return a span of one of the lines without values that do not conform, which become faults."""
     conforming, misfits = conformity.examine(span)
-    faults += (LineFault(one.kind, one.message, lines[place].number, one.trace_id) for one in misfits)
+    faults += (LineFault(value.kind, value.message, lines[place].number, value.trace_id) for value in misfits)
     return conforming
 
 
@@ -232,19 +227,19 @@ def _is_traces(item: _Item) -> TypeGuard[StreamLine]:
 def _decoded(item: _Item, *, arrays: bool) -> Decoded:
     if isinstance(item, Skipped):
         return Decoded(None, [LineFault("broken_line", item.reason, item.number)])
-    found: list[tuple[Kind, str]] = []
+    problems: list[tuple[Kind, str]] = []
     spans: list[Any] | None = None
     try:
         if item.content.startswith(_MESSAGE_PREFIX) and isinstance(item, StreamLine):
-            spans, found = _message(item, arrays=arrays)
+            spans, problems = _message(item, arrays=arrays)
         else:
             spans, reasons = decode_documents(item.content, arrays=arrays)
-            found = [("broken_span", reason) for reason in reasons]
+            problems = [("broken_span", reason) for reason in reasons]
     except LineError as error:
-        spans, found = _without_traces(item, error, arrays=arrays)
+        spans, problems = _without_traces(item, error, arrays=arrays)
     if isinstance(item, Cut):
-        found = [("cut_stream", f"{item.reason}; the lines before it were read")]
-    return Decoded(spans, [LineFault(kind, message, item.number) for kind, message in found])
+        problems = [("cut_stream", f"{item.reason}; the lines before it were read")]
+    return Decoded(spans, [LineFault(kind, message, item.number) for kind, message in problems])
 
 
 def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord] | None, list[tuple[Kind, str]]]:
@@ -276,16 +271,16 @@ def _message_spans(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list
     return read(line, arrays=arrays)
 
 
-def _refuse(file: File, held: list[Problem], problems: Problems) -> None:
-    if not held:
+def _refuse(file: File, faults: list[Problem], problems: Problems) -> None:
+    if not faults:
         problems.add(Problem(kind="empty_file", message="the file is empty", file=str(file.path)))
         return
-    if all(problem.kind == "cut_stream" for problem in held):  # a crash cut a compressed file at its start
-        for problem in held:
+    if all(problem.kind == "cut_stream" for problem in faults):  # a crash cut a compressed file at its start
+        for problem in faults:
             problems.add(problem)
         return
     advice = formats.hint(file.path) or _EXPECTED
-    reason = f"this is not a recording (line {held[0].line}: {held[0].message}); {advice}"
+    reason = f"this is not a recording (line {faults[0].line}: {faults[0].message}); {advice}"
     refused = Problem(kind="not_traces", message=reason, file=str(file.path))
     if file.named:
         raise ReadError(str(refused))

@@ -221,8 +221,8 @@ def _batches(
                 if progress is not None:
                     progress(round(row_bytes * len(batch)))
                 if trace_ids is not None:
-                    wanted = pyarrow.array([*trace_ids], batch.column("trace_id").type)
-                    batch = batch.filter(compute.is_in(batch.column("trace_id"), value_set=wanted))
+                    ids = pyarrow.array([*trace_ids], batch.column("trace_id").type)
+                    batch = batch.filter(compute.is_in(batch.column("trace_id"), value_set=ids))
                 if len(batch):
                     yield batch.select(present)
 
@@ -231,10 +231,10 @@ def _columns_without_values(file: Any, group: int) -> set[str]:
     """The columns of which no row of a row group has a value, as far as the file says so; not of lists."""
     from pyarrow import types
 
-    empty, first, found = set(), 0, file.metadata.row_group(group)
+    empty, first, block = set(), 0, file.metadata.row_group(group)
     for field in file.schema_arrow:
-        statistics = None if types.is_list(field.type) else found.column(first).statistics
-        if statistics is not None and statistics.has_null_count and statistics.null_count == found.num_rows:
+        statistics = None if types.is_list(field.type) else block.column(first).statistics
+        if statistics is not None and statistics.has_null_count and statistics.null_count == block.num_rows:
             empty.add(field.name)
         first += _leaves(field.type)
     return empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,7 +13,7 @@ import numpy as np
 from mttp.errors import ConfigureError
 from mttp.model.counting import NOT_COUNTED, is_counted
 from mttp.model.divergence import kl_estimates
-from mttp.model.episodes import Episode, Tokens, Update
+from mttp.model.episodes import Update
 from mttp.reading.counted import counted_figures
 from mttp.reading.drawing import (
     COLOURS,
@@ -109,10 +109,10 @@ class RecordingPlots:
     @cached_property
     def _runs(self) -> dict[str, list[int]]:
         """Positions of each run's episodes, by run id."""
-        found: dict[str, list[int]] = {}
+        places: dict[str, list[int]] = {}
         for place, episode in enumerate(self._figures):
-            found.setdefault(episode.run, []).append(place)
-        return found
+            places.setdefault(episode.run, []).append(place)
+        return places
 
     def returns(self, *, window: int | None = None, ax: Axes | None = None) -> Axes:
         """
@@ -143,17 +143,17 @@ class RecordingPlots:
             raise ConfigureError(f"unit={unit!r} is not one of {', '.join(_LENGTHS)}")
         ax = axes(ax)
         ax.set(ylabel=f"episode length ({'steps' if unit == 'steps' else 'sampled tokens'})")
-        values = _floats(one.length if unit == "steps" else one.completion_tokens for one in self._figures)
+        values = _floats(row.length if unit == "steps" else row.completion_tokens for row in self._figures)
         kinds = [
-            "" if known else "missing" if is_counted(one.status) else "unfinished"
-            for one, known in zip(self._figures, np.isfinite(values), strict=True)
+            "" if known else "missing" if is_counted(row.status) else "unfinished"
+            for row, known in zip(self._figures, np.isfinite(values), strict=True)
         ]
-        cut = np.array([bool(one.truncated) for one in self._figures], dtype=bool)
+        cut = np.array([bool(row.truncated) for row in self._figures], dtype=bool)
         return self._over_episodes(ax, values, kinds, _OF_LENGTHS, window, truncated=cut)
 
     def _unit(self) -> str:
-        has_tokens = any(one.completion_tokens is not None for one in self._figures)
-        return "tokens" if has_tokens and all((one.length or 0) <= 1 for one in self._figures) else "steps"
+        has_tokens = any(row.completion_tokens is not None for row in self._figures)
+        return "tokens" if has_tokens and all((row.length or 0) <= 1 for row in self._figures) else "steps"
 
     def components(self, *names: str, window: int | None = None, ax: Axes | None = None) -> Axes:
         """
@@ -176,14 +176,14 @@ class RecordingPlots:
             return show_message(ax, "no reward has components")
         method = ""
         for place, name in enumerate(chosen):
-            found = running_mean(_floats(one.components.get(name) for one in self._figures), window)
+            means = running_mean(_floats(row.components.get(name) for row in self._figures), window)
             colour, style = COLOURS[place % len(COLOURS)], _STYLES[place // len(COLOURS) % len(_STYLES)]
-            draw_running_mean(ax, found, colour=colour, style=style, name=self._component_label(name))
-            method = found.method
+            draw_running_mean(ax, means, colour=colour, style=style, name=self._component_label(name))
+            method = means.method
         if len(known) > len(chosen) and not names:
             method = f"{len(chosen)} of {len(known)} components; {method}"
         lacking = [
-            place for place, one in enumerate(self._figures, 1) if not {*chosen} <= one.components.keys()
+            place for place, row in enumerate(self._figures, 1) if not {*chosen} <= row.components.keys()
         ]
         mark_missing(ax, lacking, name="episodes lacking a score", colour=GREY, height=0.02)
         return _finish(ax, method, self._counted[1])
@@ -191,18 +191,18 @@ class RecordingPlots:
     def _component_counts(self) -> dict[str, int]:
         """The number of episodes with a score of each component, the most frequent first."""
         counts: defaultdict[str, int] = defaultdict(int)
-        for one in self._figures:
-            for name in one.components:
+        for row in self._figures:
+            for name in row.components:
                 counts[name] += 1
-            for name in one.component_statuses:
+            for name in row.component_statuses:
                 counts[name] += 0
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def _component_label(self, name: str) -> str:
-        scored = sum(name in one.components for one in self._figures)
+        scored = sum(name in row.components for row in self._figures)
         failed: defaultdict[str, int] = defaultdict(int)
-        for one in self._figures:
-            if status := one.component_statuses.get(name):
+        for row in self._figures:
+            if status := row.component_statuses.get(name):
                 failed[status] += 1
         counts = [f"n = {scored:,}", *(f"{count:,} {status}" for status, count in sorted(failed.items()))]
         return f"{label(name)} ({', '.join(counts)})"
@@ -218,10 +218,11 @@ class RecordingPlots:
         ax = axes(ax)
         ax.set(xlabel="group, in order of start", ylabel="reward")
         groups = self._group_rewards()
-        known = {place: found for place, one in enumerate(groups, 1) if len(found := one[np.isfinite(one)])}
+        finite = (rewards[np.isfinite(rewards)] for rewards in groups)
+        known = {place: rewards for place, rewards in enumerate(finite, 1) if len(rewards)}
         if not known:
             return show_message(ax, "no group has rewards" if groups else "no group was recorded")
-        flat = [place for place, found in known.items() if len(found) > 1 and found.min() == found.max()]
+        flat = [place for place, group in known.items() if len(group) > 1 and group.min() == group.max()]
         places, members = np.repeat([*known], [*map(len, known.values())]), np.concatenate([*known.values()])
         draw_points(ax, places, members, colour=COLOURS[0], name=f"members (n = {len(members):,})")
         spread = [place for place in known if place not in {*flat}]
@@ -233,22 +234,22 @@ class RecordingPlots:
                 ax, flat, values, colour=_ERROR_COLOUR, name=f"all rewards equal ({share})",
                 marker="s", s=16, alpha=1.0, zorder=3,
             )  # fmt: skip
-        lacking = [place for place, one in enumerate(groups, 1) if not np.isfinite(one).all() or not len(one)]
+        lacking = [place for place, row in enumerate(groups, 1) if not np.isfinite(row).all() or not len(row)]
         mark_missing(ax, lacking, name="groups lacking rewards", colour=GREY, height=0.02)
         return _finish(ax, f"rewards of the members, minimum to maximum, mean; {len(groups):,} groups")
 
     def _group_rewards(self) -> list[Floats]:
         """The rewards of each group, NaN where one is missing."""
-        rewards = {one.trace_id: one.reward for one in self._figures}
+        rewards = {row.trace_id: row.reward for row in self._figures}
         if self._recording.groups:
             return [
                 _floats(group.rewards or map(rewards.get, group.episodes)) for group in self._recording.groups
             ]
         members: defaultdict[tuple[str, str], list[float | None]] = defaultdict(list)
-        for one in self._figures:
-            if one.group is not None:
-                members[one.run, one.group].append(one.reward)
-        return [_floats(found) for found in members.values()]
+        for row in self._figures:
+            if row.group is not None:
+                members[row.run, row.group].append(row.reward)
+        return [_floats(rewards) for rewards in members.values()]
 
     def kl(self, source: str | None = None, *, window: int | None = None, ax: Axes | None = None) -> Axes:
         """
@@ -265,7 +266,7 @@ class RecordingPlots:
             raise ConfigureError(f"source={source!r} is not one of {', '.join(_SOURCES)}")
         ax = axes(ax)
         if source is None:
-            source = "updates" if any(one.kl is not None for one in self._recording.updates) else "tokens"
+            source = "updates" if any(row.kl is not None for row in self._recording.updates) else "tokens"
         return self._kl_of_updates(ax) if source == "updates" else self._kl_of_tokens(ax, window)
 
     def _kl_of_updates(self, ax: Axes) -> Axes:
@@ -273,12 +274,12 @@ class RecordingPlots:
         lines: defaultdict[tuple[str, str | None], list[Update]] = defaultdict(list)
         for update in self._recording.updates:
             lines[update.run_id, update.policy].append(update)
-        if not any(_is_finite(one.kl) for one in self._recording.updates):
+        if not any(_is_finite(update.kl) for update in self._recording.updates):
             return show_message(ax, "no update has a KL")
         lacking: list[float] = []
         for place, ((run, policy), updates) in enumerate(lines.items()):
-            x = [at if one.index is None else one.index for at, one in enumerate(updates)]
-            values = _floats(one.kl for one in updates)
+            x = [at if update.index is None else update.index for at, update in enumerate(updates)]
+            values = _floats(update.kl for update in updates)
             name = label(policy or self._run_name(run)) if 1 < len(lines) <= _MOST_NAMED else None
             draw_line(ax, x, values, colour=COLOURS[place % len(COLOURS)], name=name)
             lacking += [at for at, value in zip(x, values, strict=True) if not math.isfinite(value)]
@@ -287,17 +288,20 @@ class RecordingPlots:
 
     def _kl_of_tokens(self, ax: Axes, window: int | None) -> Axes:
         ax.set(xlabel=_EPISODE, ylabel="KL from the reference policy\n(nats per token)")
-        found = [kl_estimates(_blocks(episode)) for episode in self._recording]
-        tokens = sum(one.tokens for one in found if one is not None)
+        estimates = [
+            kl_estimates(step.tokens for step in episode.steps if step.tokens is not None)
+            for episode in self._recording
+        ]
+        tokens = sum(estimate.tokens for estimate in estimates if estimate is not None)
         if not tokens:
             return show_message(ax, "no tokens have logprobs and ref_logprobs,\nand no update has a KL")
         method = ""
         for colour, style, name in zip(COLOURS, _STYLES, ("k1", "k2", "k3"), strict=False):
-            values = _floats(None if one is None else getattr(one, name) for one in found)
+            values = _floats(None if estimate is None else getattr(estimate, name) for estimate in estimates)
             means = running_mean(values, window)
             draw_running_mean(ax, means, colour=colour, style=style, name=name)
             method = means.method
-        lacking = [place for place, one in enumerate(found, 1) if one is None]
+        lacking = [place for place, estimate in enumerate(estimates, 1) if estimate is None]
         mark_missing(ax, lacking, name="no log probabilities", colour=GREY, height=0.02)
         return _finish(ax, f"{method}; {tokens:,} tokens")
 
@@ -321,24 +325,24 @@ class RecordingPlots:
         method = ""
         for place, (run, members) in enumerate(runs.items()):
             number[members] = np.arange(1, len(members) + 1)
-            own, colour = values[members], COLOURS[place % len(COLOURS)]
-            count = int(np.isfinite(own).sum())
+            of_run, colour = values[members], COLOURS[place % len(COLOURS)]
+            count = int(np.isfinite(of_run).sum())
             name = None if len(runs) == 1 else f"{label(self._run_name(run))} (n = {count:,})"
             points = f"single episodes (n = {count:,})" if len(runs) == 1 else None
-            draw_points(ax, number[members], own, colour=colour, name=points)
-            found = running_mean(own, window)
+            draw_points(ax, number[members], of_run, colour=colour, name=points)
+            means = running_mean(of_run, window)
             draw_running_mean(
-                ax, found, colour=colour, name="running mean" if len(runs) == 1 else name,
+                ax, means, colour=colour, name="running mean" if len(runs) == 1 else name,
                 style=_STYLES[place // len(COLOURS) % len(_STYLES)],
             )  # fmt: skip
-            method = method or found.method
+            method = method or means.method
         if truncated is not None and truncated.any():
             draw_points(
                 ax, number[truncated & known], values[truncated & known], colour=_ERROR_COLOUR, marker="^",
                 s=14, alpha=0.8, name=f"truncated (n = {int((truncated & known).sum()):,})",
             )  # fmt: skip
         for kind, height in _MISSING_HEIGHTS.items():
-            chosen = number[[one == kind for one in kinds]]
+            chosen = number[[missing == kind for missing in kinds]]
             mark_missing(ax, chosen, name=names[kind], colour=_MISSING_COLOURS[kind], height=height)
         method = method if len(runs) == 1 else f"{len(runs)} runs; {method}"
         return _finish(ax, method, self._counted[1])
@@ -349,16 +353,16 @@ class RecordingPlots:
 
 def _returns(figures: Sequence[EpisodeFigures]) -> tuple[Floats, list[str]]:
     """The return of each episode, NaN where it is missing, and why it is missing."""
-    values = _floats(one.return_ for one in figures)
+    values = _floats(row.return_ for row in figures)
     kinds = [
         "unfinished"
-        if not is_counted(one.status)
-        else one.reward_status
-        if one.reward_status in ("error", "abstained")
+        if not is_counted(row.status)
+        else row.reward_status
+        if row.reward_status in ("error", "abstained")
         else ""
         if known
         else "missing"
-        for one, known in zip(figures, np.isfinite(values), strict=True)
+        for row, known in zip(figures, np.isfinite(values), strict=True)
     ]
     values[[kind != "" for kind in kinds]] = math.nan
     return values, kinds
@@ -366,17 +370,13 @@ def _returns(figures: Sequence[EpisodeFigures]) -> tuple[Floats, list[str]]:
 
 def _floats(values: Iterable[float | None]) -> Floats:
     """The values as floats; NaN for None and for infinities."""
-    found = np.array([math.nan if value is None else value for value in values], dtype=float)
-    found[~np.isfinite(found)] = math.nan
-    return found
+    floats = np.array([math.nan if value is None else value for value in values], dtype=float)
+    floats[~np.isfinite(floats)] = math.nan
+    return floats
 
 
 def _is_finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
-
-
-def _blocks(episode: Episode) -> Iterator[Tokens]:
-    return (step.tokens for step in episode.steps if step.tokens is not None)
 
 
 def _finish(ax: Axes, method: str, left_out: str = "") -> Axes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,6 @@ from mttp.otlp.streams import Progress
 from mttp.reading import notebook
 from mttp.reading.call_times import timed
 from mttp.reading.evals import EvaluationPart, merged, part
-from mttp.reading.filtering import Words, matches
 from mttp.reading.folding import fold, in_order
 from mttp.reading.garbage import gc_disabled
 from mttp.reading.problems import Kind, Problem, undecodable
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "read", "read_without"]
 
+Words: TypeAlias = "str | Collection[str] | None"
+"""A value, several values of which any may match, or None to match every episode."""
 _Traces: TypeAlias = dict[str, dict[CopyKey, SpanRecord]]
 _OF_LEFT_OUT = ("incomplete_group", "unknown_target")
 """Kinds of problems that also arise where episodes are left out."""
@@ -114,22 +115,22 @@ class Recording:
 
         Raises ReadError if no episode or several episodes match.
         """
-        found = self._matching(id_prefix)
-        if len(found) == 1:
-            return found[0]
-        shown = ", ".join(episode.trace_id for episode in (found or self.episodes)[:3])
-        shown += ", …" if len(found or self.episodes) > 3 else ""
-        if not found:
+        matching = self._matching(id_prefix)
+        if len(matching) == 1:
+            return matching[0]
+        shown = ", ".join(episode.trace_id for episode in (matching or self.episodes)[:3])
+        shown += ", …" if len(matching or self.episodes) > 3 else ""
+        if not matching:
             known = f"there are {len(self)} episodes: {shown}" if shown else "there are no episodes"
             raise ReadError(f"no episode's trace id begins with {id_prefix!r}; {known}")
         raise ReadError(
-            f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more digits: {shown}"
+            f"{len(matching)} episodes' trace ids begin with {id_prefix!r}; give more digits: {shown}"
         )
 
     def _matching(self, id_prefix: str) -> list[Episode]:
         """Episodes with that id; if there are none, episodes whose trace id starts with it."""
-        found = [episode for episode in self.episodes if episode.id == id_prefix and id_prefix]
-        return found or [one for one in self.episodes if one.trace_id.startswith(id_prefix.lower())]
+        named = [episode for episode in self.episodes if episode.id == id_prefix and id_prefix]
+        return named or [item for item in self.episodes if item.trace_id.startswith(id_prefix.lower())]
 
     @property
     def grading_usage(self) -> GradingUsage:
@@ -190,29 +191,29 @@ class Recording:
             "reward_status": reward_status,
         }
         names = {run.id: run.name for run in self.runs}
-        kept = [episode for episode in self.episodes if matches(episode, filters, names)]
-        return self._of([episode for episode in kept if predicate is None or predicate(episode)])
+        episodes = [episode for episode in self.episodes if _matches(episode, filters, names)]
+        return self._of([episode for episode in episodes if predicate is None or predicate(episode)])
 
     def _of(self, episodes: list[Episode]) -> Recording:
         """The recording reduced to these episodes; problems without a trace id are kept."""
         traces = {episode.trace_id for episode in episodes}
         runs = {episode.run_id for episode in episodes}
-        kept = replace(
+        reduced = replace(
             self,
             episodes=episodes,
             runs=[run for run in self.runs if run.id in runs],
             groups=[group for group in self.groups if not traces.isdisjoint(group.episodes)],
             updates=[update for update in self.updates if update.run_id in runs],
             annotations=[
-                one for one in self.annotations if not traces.isdisjoint({one.episode, *one.rejected})
+                note for note in self.annotations if not traces.isdisjoint({note.episode, *note.rejected})
             ],
-            evals=[found for found in self.evals if any(one.episode in traces for one in found.results)],
-            problems=[found for found in self.problems if not found.trace_id or found.trace_id in traces],
+            evals=[item for item in self.evals if any(result.episode in traces for result in item.results)],
+            problems=[item for item in self.problems if not item.trace_id or item.trace_id in traces],
         )
         if self._origin is None:
-            return kept
+            return reduced
         source, trace_ids = self._origin
-        return kept._with_origin(source, trace_ids - (self._trace_ids() - kept._trace_ids()))
+        return reduced._with_origin(source, trace_ids - (self._trace_ids() - reduced._trace_ids()))
 
     @cached_property
     def plot(self) -> RecordingPlots:
@@ -306,14 +307,14 @@ def _recording(source: Source, scan: Scan, left_out: Set[str]) -> Recording:
     with gc_disabled():
         traces, duplicates = _traces(scan, left_out)
         trace_ids = frozenset(traces)
-        found = _decoded(scan, traces)
-        groups, updates = in_order(found.groups), in_order(found.updates)
-        annotations = in_order(found.annotations)
-        evals = timed(merged(found.evals, scan), _calls(found.episodes))
-        by_run = Counter(episode.run_id for episode in found.episodes)
-        lacks_episodes = not left_out and scan.add_missing_episodes(found.runs, by_run)
+        contents = _decoded(scan, traces)
+        groups, updates = in_order(contents.groups), in_order(contents.updates)
+        annotations = in_order(contents.annotations)
+        evals = timed(merged(contents.evals, scan), _calls(contents.episodes))
+        by_run = Counter(episode.run_id for episode in contents.episodes)
+        lacks_episodes = not left_out and scan.add_missing_episodes(contents.runs, by_run)
         episodes = fold(
-            ordered(found.episodes),
+            ordered(contents.episodes),
             groups,
             updates,
             annotations,
@@ -323,7 +324,7 @@ def _recording(source: Source, scan: Scan, left_out: Set[str]) -> Recording:
         )
     recording = Recording(
         episodes=episodes,
-        runs=sorted(found.runs, key=lambda run: (run.start_time or 0, run.id)),
+        runs=sorted(contents.runs, key=lambda run: (run.start_time or 0, run.id)),
         groups=groups,
         updates=updates,
         annotations=annotations,
@@ -354,15 +355,15 @@ def _traces(scan: Scan, left_out: Set[str]) -> tuple[_Traces, int]:
 
 def _chosen(first: SpanRecord, again: SpanRecord, scan: Scan) -> SpanRecord:
     """The one of two spans with the same id that is kept; add a problem if something is lost."""
-    kept = fuller(first, again) if is_same(first, again) else first
+    record = fuller(first, again) if is_same(first, again) else first
     where = f"of trace {first.trace_id} have the id {first.span_id}"
     if not is_same(first, again):
         message = f"two different spans {where}: {first.name!r} was kept"
         scan.add_problem("conflicting_spans", message, trace_id=first.trace_id)
-    elif not is_lossless(kept, first if kept is again else again):
+    elif not is_lossless(record, first if record is again else again):
         message = f"two copies {where}, and each has attributes that the other lacks: the fuller one was kept"
         scan.add_problem("conflicting_spans", message, trace_id=first.trace_id)
-    return kept
+    return record
 
 
 @dataclass(slots=True)
@@ -395,19 +396,19 @@ class _Contents:
 
 def _decoded(scan: Scan, traces: _Traces) -> _Contents:
     """The values of all traces; a trace that can't be decoded becomes a problem."""
-    found = _Contents()
+    contents = _Contents()
     for trace_id in list(traces):
         records = list(traces.pop(trace_id).values())
         try:
             if episode_codec.is_episode(records):
-                found.episodes.append(_episode(scan, records))
+                contents.episodes.append(_episode(scan, records))
             else:
-                found.add(records)
+                contents.add(records)
         except ReadError:
             raise
         except Exception as error:
             scan.add_problem("broken_trace", undecodable(trace_id, error), trace_id=trace_id)
-    return found
+    return contents
 
 
 def _calls(episodes: Sequence[Episode]) -> Callable[[str], Iterator[Call]]:
@@ -430,6 +431,26 @@ def _episode(scan: Scan, records: Sequence[SpanRecord]) -> Episode:
         message = f"episode {episode.trace_id} lacks spans: {episode_codec.lacking(records)}"
         scan.add_problem("incomplete_episode", message, trace_id=episode.trace_id)
     return episode
+
+
+def _matches(episode: Episode, filters: Mapping[str, Words], run_names: Mapping[str, str | None]) -> bool:
+    """Return whether an episode matches every filter, by field; `run_names` maps run ids to names."""
+    return all(
+        not _values(episode, field, run_names).isdisjoint([words] if isinstance(words, str) else words)
+        for field, words in filters.items()
+        if words is not None
+    )
+
+
+def _values(episode: Episode, field: str, run_names: Mapping[str, str | None]) -> set[str | None]:
+    if field == "run":
+        return {episode.run_id, run_names.get(episode.run_id)}
+    if field == "reward_status":
+        return {episode.reward.status}
+    if field == "spec":
+        spec = episode.reward.spec
+        return set() if spec is None else {spec.name, f"{spec.name}@{spec.version}"}
+    return {getattr(episode, field)}
 
 
 def _named(sources: Sequence[str]) -> str:

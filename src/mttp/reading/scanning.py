@@ -238,12 +238,12 @@ class Scan:
         """The spans without invalid values; spans of lines are checked when they are decoded."""
         conformity = Conformity(as_written=self._as_written)
         for record in records:
-            kept, misfits = conformity.examine(record)
-            for one in misfits:
+            conforming, misfits = conformity.examine(record)
+            for misfit in misfits:
                 self._problems.add(
-                    Problem(kind=one.kind, message=one.message, file=source, trace_id=one.trace_id)
+                    Problem(kind=misfit.kind, message=misfit.message, file=source, trace_id=misfit.trace_id)
                 )
-            yield kept
+            yield conforming
 
     def _parquet(self, item: File) -> Generator[Iterable[Any], None, bool]:
         """The blocks of a Parquet file; only a file that the caller named raises if it is damaged."""
@@ -293,12 +293,12 @@ class Scan:
 
     def _note_version(self, schema_url: str, item: File | RecordedSpans) -> bool:
         """Add a problem for a version of the convention that is not known; return whether there is one."""
-        found = translation.age(schema_url)
-        if found not in ("newer", "unknown"):
+        age = translation.age(schema_url)
+        if age not in ("newer", "unknown"):
             return False
-        kind: Kind = "newer_convention" if found == "newer" else "unknown_convention"
+        kind: Kind = "newer_convention" if age == "newer" else "unknown_convention"
         version = schema_url.removeprefix(translation.SCHEMA_PREFIX)
-        advice = ": update mttp" if found == "newer" else ""
+        advice = ": update mttp" if age == "newer" else ""
         message = f"spans follow version {version!r:.40} of the convention, mttp here knows {VERSION}{advice}"
         self._problems.add(Problem(kind=kind, message=message, file=_file(item)))
         return True

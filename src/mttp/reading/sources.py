@@ -34,11 +34,11 @@ Source: TypeAlias = (
 
 def find(source: Source) -> list[File | RecordedSpans]:
     """The files, sessions and stores of a source, each once; raises ReadError if there are none."""
-    found: dict[object, File | RecordedSpans] = {}
+    items: dict[object, File | RecordedSpans] = {}
     for item in _items(source):
         for part in [item] if isinstance(item, RecordedSpans) else files(_text_of(item)):
-            found.setdefault(part.path.resolve() if isinstance(part, File) else id(part), part)
-    return list(found.values())
+            items.setdefault(part.path.resolve() if isinstance(part, File) else id(part), part)
+    return list(items.values())
 
 
 def _text_of(path: str | os.PathLike[str]) -> str:
@@ -74,13 +74,13 @@ def _items(source: Source) -> Sequence[str | os.PathLike[str] | RecordedSpans]:
     return [item for member in source for item in _items(member)]
 
 
-def _path_of(given: str) -> str:
+def _path_of(address: str) -> str:
     """The path, also of the address of a file transport (`file://...`)."""
-    if not given:
+    if not address:
         raise ReadError("the path is empty; give a recording, a glob or a directory of recordings")
-    if given.startswith("file://"):
-        return unquote(given.removeprefix("file://").partition("?")[0])
-    return given
+    if address.startswith("file://"):
+        return unquote(address.removeprefix("file://").partition("?")[0])
+    return address
 
 
 def _written(session: RecordedSpans) -> Path | None:

@@ -30,8 +30,8 @@ _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("e
 
 def _reply(_: int, request: bytes) -> bytes:
     """The packed lines of a part; raises if the file can't be read, and the reader then reports why."""
-    path, start, end, arrays, wanted = marshal.loads(request)
-    columns = wanted and Columns(*wanted)
+    path, start, end, arrays, selection = marshal.loads(request)
+    columns = selection and Columns(*selection)
     lines: Iterable[Decoded] = decode(Path(path), arrays=arrays, part=FilePart(start, end), columns=columns)
     return marshal.dumps(list(pack(lines if columns is None else _with_rows(lines, columns))))
 
@@ -74,7 +74,7 @@ def pack(lines: Iterable[Decoded]) -> Iterator[tuple[Any, ...]]:
     """Decoded lines as plain data."""
     for spans, faults in lines:
         scopes = {id(span.scope): span.scope for span in spans or () if not isinstance(span, Rows)}
-        places = {found: place for place, found in enumerate(scopes)}
+        places = {scope_id: place for place, scope_id in enumerate(scopes)}
         yield (
             [astuple(scope) for scope in scopes.values()],
             None if spans is None else [_packed(span, places) for span in spans],
@@ -95,10 +95,10 @@ def _packed(span: SpanRecord | Rows, places: dict[int, int]) -> tuple[Any, ...]:
         return (_stream(span.batch),)
     return (
         [getattr(span, name) for name in _FIELDS],
-        [(one.name, one.time, one.attributes, one.dropped_attributes) for one in span.events],
+        [(event.name, event.time, event.attributes, event.dropped_attributes) for event in span.events],
         [
-            (one.trace_id, one.span_id, one.attributes, one.flags, one.dropped_attributes)
-            for one in span.links
+            (link.trace_id, link.span_id, link.attributes, link.flags, link.dropped_attributes)
+            for link in span.links
         ],
         places[id(span.scope)],
     )

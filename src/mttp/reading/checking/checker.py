@@ -37,29 +37,29 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     """
     scan = Scan(source, arrays=True, as_written=True, progress=progress)
     register, conformity, counted = Register(), Conformity(), CountedSpans()
-    ours = foreign = 0
+    mttp_spans = foreign = 0
     omissions = Counter[str]()
-    found: Iterator[Issue]
+    issues: Iterator[Issue]
     scope: Scope | None = None
     translate = Translator()
     for written in scan:
         record = translate(written)
         if not _is_ours(record):
             foreign += 1
-            found = spans.foreign_issues(record)
+            issues = spans.foreign_issues(record)
         else:
-            ours += 1
+            mttp_spans += 1
             counted.add(record)
             omissions.update(summary_fields.omitted(record.attributes))
-            found = chain(spans.issues(record), recorded.issues(conformity.examine(record)[0]))
+            issues = chain(spans.issues(record), recorded.issues(conformity.examine(record)[0]))
             if record.scope is not scope:
                 scope = record.scope
                 _check_origin(record, written.scope.schema_url, register)
-        for issue in found:
+        for issue in issues:
             register.add(issue, Place("span", spans.word(record), record.trace_id, record.span_id))
     scan.add_missing_episodes(counted.runs, counted.by_run)
     return register.findings(
-        spans=ours,
+        spans=mttp_spans,
         foreign=foreign,
         omissions=dict(omissions.most_common()),
         problems=_problems(scan, register),
@@ -70,7 +70,9 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
 def _problems(scan: Scan, register: Register) -> list[Problem]:
     """The problems without values of a wrong type that are already findings."""
     named = register.mismatched
-    return [one for one in scan.problems if one.kind != "wrong_type" or one.message.split()[0] not in named]
+    return [
+        item for item in scan.problems if item.kind != "wrong_type" or item.message.split()[0] not in named
+    ]
 
 
 def _is_ours(record: SpanRecord) -> bool:

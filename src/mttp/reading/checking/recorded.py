@@ -23,8 +23,8 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
     if word not in _REPEATED:
         yield from _faults(record)
     if word == names.REWARD:
-        found = list(gradings(summary_fields.reward(record)))
-        yield from _failed(record, found[:1] if a.SPEC_NAME in record.attributes else found)
+        scores = list(gradings(summary_fields.reward(record)))
+        yield from _failed(record, scores[:1] if a.SPEC_NAME in record.attributes else scores)
     elif word == names.GRADE:
         grade = summary_fields.grade(record)
         yield from _failed(record, [Grading("", grade.name, "", grade.status, grade.error_type)])
@@ -33,8 +33,8 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
 
 
 def _faults(record: SpanRecord) -> Iterator[Issue]:
-    stated = record.attributes.get(a.FAULTS)
-    texts = stated if isinstance(stated, (list, tuple)) else ()
+    faults = record.attributes.get(a.FAULTS)
+    texts = faults if isinstance(faults, (list, tuple)) else ()
     for fault in texts:
         yield _fault(summary_fields.fault_kind(fault), fault)
     for kind in summary_fields.faults(
@@ -49,16 +49,16 @@ def _fault(kind: str, value: object) -> Issue:
 
 
 def _failed(record: SpanRecord, graded: Iterable[Grading]) -> Iterator[Issue]:
-    found = record.attributes
+    values = record.attributes
     for grading in graded:
         named = f"'{grading.grader or 'reward'}'"
         if grading.component:
             named = f"component '{grading.component}' of {named}"
         if grading.status == "partial":
             message = f"The total of {named} includes a component that failed."
-            value = found.get(a.REWARD_VALUE)
+            value = values.get(a.REWARD_VALUE)
             yield Issue("total_includes_failed_component", "improvement", message, a.REWARD_STATUS, value)
         elif grading.status == "error":
             message = f"The grading by {named} failed: {grading.error_type or 'error'}."
-            value = None if grading.component else found.get(a.REWARD_ERROR, found.get(a.REWARD_RAW))
+            value = None if grading.component else values.get(a.REWARD_ERROR, values.get(a.REWARD_RAW))
             yield Issue("grading_failed", "improvement", message, a.REWARD_STATUS, value)

@@ -84,9 +84,9 @@ def _missing(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
     for key, (other, values) in span.conditional.items():
         if key in record.attributes or other not in record.attributes:
             continue
-        given = str(record.attributes[other])
-        if (not values or given in values) and not _is_left_out(record, key):
-            condition = f"'{other}' is '{given}'" if values else f"'{other}' is present"
+        value = str(record.attributes[other])
+        if (not values or value in values) and not _is_left_out(record, key):
+            condition = f"'{other}' is '{value}'" if values else f"'{other}' is present"
             message = f"Conditionally required attribute '{key}' is not present, although {condition}."
             yield Issue("conditionally_required_attribute_not_present", "violation", message, key)
 
@@ -101,7 +101,7 @@ def _unexpected(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
     for key, value in record.attributes.items():
         if key in span.attributes or not key.startswith(attributes.NAMESPACE):
             continue
-        found = registry.attribute(key)
-        if found is not None and found.key not in span.attributes:
+        definition = registry.attribute(key)
+        if definition is not None and definition.key not in span.attributes:
             message = f"Attribute '{key}' is not listed for such a span."
             yield Issue("unexpected_attribute", "improvement", message, key, value)

@@ -138,24 +138,24 @@ def _time(place: str, name: str, values: list[str]) -> int:
     """A date or time of ISO 8601 in nanoseconds since the Unix epoch; UTC unless it names its offset."""
     if len(values) > 1:
         raise ReadError(f"{place}: option {name} is given {len(values)} times; give one time")
-    (given,) = values
+    (text,) = values
     try:
-        time = datetime.fromisoformat(_SPACED_OFFSET.sub(r"+\1", given.replace("Z", "+00:00")))
+        time = datetime.fromisoformat(_SPACED_OFFSET.sub(r"+\1", text.replace("Z", "+00:00")))
     except ValueError as error:
         advice = "expected a date or time, such as 2026-01-31 or 2026-01-31T12:00:00Z"
-        raise ReadError(f"{place}: option {name}={given!r}: {advice}") from error
+        raise ReadError(f"{place}: option {name}={text!r}: {advice}") from error
     if time.tzinfo is None:
         time = time.replace(tzinfo=timezone.utc)
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    found = time - epoch
-    return (found.days * 86_400 + found.seconds) * 10**9 + found.microseconds * 1000
+    elapsed = time - epoch
+    return (elapsed.days * 86_400 + elapsed.seconds) * 10**9 + elapsed.microseconds * 1000
 
 
-def _seconds(place: str, given: list[str], default: float) -> float:
+def _seconds(place: str, values: list[str], default: float) -> float:
     try:
-        seconds = float(given[-1]) if given else default
+        seconds = float(values[-1]) if values else default
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        raise ReadError(f"{place}: option timeout={given[-1]!r}: expected a number above zero")
+        raise ReadError(f"{place}: option timeout={values[-1]!r}: expected a number above zero")
     return seconds

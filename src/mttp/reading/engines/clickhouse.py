@@ -186,8 +186,8 @@ class SpanTable:
         Of those whose types the convention or the span tells, the value is empty.
         """
         hidden = texts([] if arrays else sorted(_ARRAYS)) or "''"
-        told = texts(key for key in ATTRIBUTES if ATTRIBUTES[key] != "bytes")
-        is_json = f"key NOT IN ({told}) AND NOT startsWith(value, '\"') AND isValidJSON(value)"
+        not_bytes = texts(key for key in ATTRIBUTES if ATTRIBUTES[key] != "bytes")
+        is_json = f"key NOT IN ({not_bytes}) AND NOT startsWith(value, '\"') AND isValidJSON(value)"
         is_told = (
             f"position(SpanAttributes[{_text(a.OMISSIONS)}], concat('\"', key, ': ')) > 0 "
             "OR endsWith(key, '.value') AND mapContains(SpanAttributes, replaceOne(key, '.value', '.dtype'))"

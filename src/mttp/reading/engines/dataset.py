@@ -91,13 +91,13 @@ class PartitionedDataset:
 
         with readable(self):
             runs: Sequence[str] = ()
-            wanted: Sequence[str] | None = None
+            trace_ids: Sequence[str] | None = None
             if traces is not None:
-                wanted = sorted(traces)
+                trace_ids = sorted(traces)
             elif not self.address.selection.is_everything:
-                wanted, runs = self._selected()
+                trace_ids, runs = self._selected()
             is_empty = True
-            for batch in self._engine.batches(self._query(wanted, runs, arrays=arrays)):
+            for batch in self._engine.batches(self._query(trace_ids, runs, arrays=arrays)):
                 is_empty = is_empty and not len(batch)
                 yield parquet.checked(batch)
             if is_empty and traces is None:

@@ -39,16 +39,16 @@ def marker() -> bytes:
 def check_dataset(address: DatasetAddress, files: Any, root: str) -> None:
     """Raise ReadError unless the path has a dataset of the version that is read and written here."""
     try:
-        found = files.cat_file(f"{root}/{DATASET_MARKER}")
+        document = files.cat_file(f"{root}/{DATASET_MARKER}")
     except FileNotFoundError as error:
         raise ReadError(
             f"{address} is not a dataset of mttp, or does not exist: it has no {DATASET_MARKER}; "
             "`mttp convert RUNS PLACE --partition` writes one"
         ) from error
     try:
-        version = json.loads(found)["version"]
+        version = json.loads(document)["version"]
     except (LookupError, TypeError, ValueError) as error:
-        raise ReadError(f"{address}: its {DATASET_MARKER} is damaged: {found[:50]!r}") from error
+        raise ReadError(f"{address}: its {DATASET_MARKER} is damaged: {document[:50]!r}") from error
     if version != _VERSION:
         raise ReadError(
             f"{address}: the dataset has version {version}, mttp here knows {_VERSION}: update mttp"

@@ -132,7 +132,7 @@ class DatasetWriter:
         if len(buffer.spans) >= _PART_ROWS or buffer.size >= _PART_BYTES:
             self._flush(*key)
         elif self._buffered >= _BUFFERED_BYTES:
-            self._flush(*max(self._spans, key=lambda one: self._spans[one].size))
+            self._flush(*max(self._spans, key=lambda key: self._spans[key].size))
 
     def _flush(self, partition: str, names_others: bool) -> None:
         buffer = self._spans.pop((partition, names_others))
@@ -198,9 +198,9 @@ class _SpanBuffer:
         """The spans, those of a trace together: row groups can then be left out by their trace ids."""
         import pyarrow as pa
 
-        self.spans.sort(key=lambda one: one[:2])
-        found = parquet.span_table([record for _, _, record in self.spans])
-        for place, field in enumerate(found.schema):
+        self.spans.sort(key=lambda row: row[:2])
+        table = parquet.span_table([record for _, _, record in self.spans])
+        for place, field in enumerate(table.schema):
             if pa.types.is_timestamp(field.type):  # engines lack nanoseconds
-                found = found.set_column(place, field.name, found.column(place).cast("int64"))
-        return found.add_column(0, "position", pa.array([place for _, place, _ in self.spans], pa.int64()))
+                table = table.set_column(place, field.name, table.column(place).cast("int64"))
+        return table.add_column(0, "position", pa.array([place for _, place, _ in self.spans], pa.int64()))

@@ -110,46 +110,46 @@ def _host(name: str) -> str:
 
 def _options(query: str) -> dict[str, str]:
     """The options; a TraceQL query in braces ends at its last brace."""
-    found: dict[str, str] = {}
+    query_option: dict[str, str] = {}
     begin = query.find("q={")
     if begin >= 0 and (begin == 0 or query[begin - 1] == "&"):
         end = query.rfind("}") + 1
-        found["q"] = query[begin + 2 : end]
+        query_option["q"] = query[begin + 2 : end]
         query = query[:begin] + query[end:]
-    return {**dict(parse_qsl(query.strip("&"), keep_blank_values=True)), **found}
+    return {**dict(parse_qsl(query.strip("&"), keep_blank_values=True)), **query_option}
 
 
-def _trace_ids(place: str, given: str) -> list[str]:
-    found = [item.strip().lower().zfill(32) for item in given.split(",") if item.strip()]
-    for trace_id in found:
+def _trace_ids(place: str, ids: str) -> list[str]:
+    trace_ids = [item.strip().lower().zfill(32) for item in ids.split(",") if item.strip()]
+    for trace_id in trace_ids:
         if not _TRACE_ID.fullmatch(trace_id):
-            raise ReadError(f"{place}: option trace={given!r}: expected ids of traces, 32 hex digits each")
-    return found
+            raise ReadError(f"{place}: option trace={ids!r}: expected ids of traces, 32 hex digits each")
+    return trace_ids
 
 
-def _check_tags(place: str, given: str) -> None:
+def _check_tags(place: str, tags: str) -> None:
     try:
-        is_object = isinstance(json.loads(given), dict)
+        is_object = isinstance(json.loads(tags), dict)
     except ValueError:
         is_object = False
     if not is_object:
-        raise ReadError(f'{place}: option tags={given!r}: expected a JSON object, e.g. {{"error":"true"}}')
+        raise ReadError(f'{place}: option tags={tags!r}: expected a JSON object, e.g. {{"error":"true"}}')
 
 
-def _number(place: str, name: str, given: str, *, least: float | None = None, most: float = 1e9) -> float:
+def _number(place: str, name: str, text: str, *, least: float | None = None, most: float = 1e9) -> float:
     """The number, which must be above zero or, if given, at least `least`."""
     try:
-        number = float(given)
+        number = float(text)
     except ValueError:
         number = math.nan
     if not (number > 0 if least is None else number >= least) or number >= most:
         expected = "above zero" if least is None else f"of {least:g} or more"
-        raise ReadError(f"{place}: option {name}={given!r}: expected a number {expected}")
+        raise ReadError(f"{place}: option {name}={text!r}: expected a number {expected}")
     return number
 
 
-def _headers(place: str, given: str) -> dict[str, str]:
-    pairs = [item.partition("=") for item in given.split(",") if item.strip()]
+def _headers(place: str, headers: str) -> dict[str, str]:
+    pairs = [item.partition("=") for item in headers.split(",") if item.strip()]
     if any(not equals for _, equals, _ in pairs):
         raise ReadError(f"{place}: option headers: expected name=value, separated by commas")
     return {name.strip(): value.strip() for name, _, value in pairs}

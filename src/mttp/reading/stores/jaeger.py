@@ -84,10 +84,10 @@ class Jaeger(Store):
             data = self._asked("/api/traces", self._query(service), "limit").get("data") or ()
         except ReadError as error:  # the older API fails if any trace has a NaN
             return self._search_newer(service, error)
-        found = {trace["traceID"].zfill(32): trace for trace in data}
-        self._note_cut(service, found)
-        self._found |= found
-        return [*found]
+        traces = {trace["traceID"].zfill(32): trace for trace in data}
+        self._note_cut(service, traces)
+        self._found |= traces
+        return [*traces]
 
     def _search_newer(self, service: str, error: ReadError) -> list[str]:
         """The traces of a service by the newer API, which can't search attributes; raises `error`."""
@@ -107,9 +107,9 @@ class Jaeger(Store):
         for span in self._spans(self.address.url, answer):
             traces.setdefault(span.trace_id, []).append(span)
         self._note_cut(service, traces)
-        wanted = {key: spans for key, spans in traces.items() if self._is_wanted(spans)}
-        self._decoded |= wanted
-        return [*wanted]
+        matching = {key: spans for key, spans in traces.items() if self._is_wanted(spans)}
+        self._decoded |= matching
+        return [*matching]
 
     def _asked(self, path: str, query: Mapping[str, Any], *limits: str) -> Any:
         """The response to a search with the limit in these parameters, halved until the store takes it."""
@@ -121,8 +121,8 @@ class Jaeger(Store):
                     raise
                 self._limit //= 2
 
-    def _note_cut(self, service: str, found: Collection[str]) -> None:
-        if len(found) >= self._limit:
+    def _note_cut(self, service: str, traces: Collection[str]) -> None:
+        if len(traces) >= self._limit:
             self._cut.append(service)
 
     def _is_wanted(self, spans: list[SpanRecord]) -> bool:
@@ -136,8 +136,8 @@ class Jaeger(Store):
     def _services(self) -> list[str]:
         if service := self.address.options.get("service"):
             return [service]
-        found = ask(self.address, "/api/services").get("data") or []
-        return sorted(name for name in found if not name.startswith(_OF_TOOLS))
+        services = ask(self.address, "/api/services").get("data") or []
+        return sorted(name for name in services if not name.startswith(_OF_TOOLS))
 
     def _query(self, service: str) -> dict[str, Any]:
         options = self.address.options
@@ -171,20 +171,17 @@ class Jaeger(Store):
         """The spans of an OTLP response, with the types of the convention."""
         return self._typed(otlp.spans(where, answer.get("result", answer)))
 
-    def _typed(self, found: Sequence[SpanRecord]) -> list[SpanRecord]:
+    def _typed(self, records: Sequence[SpanRecord]) -> list[SpanRecord]:
         """The spans with the types of the convention; attributes of unknown type are listed as losses."""
-        if TEXTS not in self.losses and _keeps_text(found):
+        if TEXTS not in self.losses and _keeps_text(records):
             self.losses.append(TEXTS)
-        spans = [replace(span, attributes=typed(_recorded(span.attributes))) for span in found]
+        spans = [replace(span, attributes=typed(_recorded(span.attributes))) for span in records]
         if TEXTS in self.losses:
             for span in spans:
-                self._name_untyped(span)
+                self.losses += self._strings.of(span.attributes)
+                if _EMPTY not in self.losses and EMPTY in span.attributes.values():
+                    self.losses.append(_EMPTY)
         return spans
-
-    def _name_untyped(self, span: SpanRecord) -> None:
-        self.losses += self._strings.of(span.attributes)
-        if _EMPTY not in self.losses and EMPTY in span.attributes.values():
-            self.losses.append(_EMPTY)
 
     def doubt(self, trace_id: str) -> str:
         """Why the interface can't show the trace: it uses the older API, which can't represent NaN."""
@@ -195,14 +192,14 @@ class Jaeger(Store):
         return ""
 
     def _by_older(self, trace_id: str) -> list[SpanRecord]:
-        found = self._found.pop(trace_id, None)
-        if found is None:
+        trace = self._found.pop(trace_id, None)
+        if trace is None:
             try:
                 data = ask(self.address, f"/api/traces/{trace_id}", _RAW).get("data") or []
             except StoreNotFound:
                 return []
-            found = next(iter(data), None)
-        return [] if found is None else self._typed(_spans(found))
+            trace = next(iter(data), None)
+        return [] if trace is None else self._typed(_spans(trace))
 
 
 def _keeps_text(spans: Sequence[SpanRecord]) -> bool:
@@ -210,9 +207,9 @@ def _keeps_text(spans: Sequence[SpanRecord]) -> bool:
     return any(type(span.attributes.get(key)) is str for span in spans for key in _NUMBERS)
 
 
-def _recorded(found: Mapping[str, Any]) -> Mapping[str, Any]:
+def _recorded(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """The attributes without what Jaeger added, such as its warnings."""
-    return {key: value for key, value in found.items() if not key.startswith("@jaeger@")}
+    return {key: value for key, value in attributes.items() if not key.startswith("@jaeger@")}
 
 
 _NUMBERS = (a.EPISODE_STEP_COUNT, a.STEP_INDEX)
@@ -243,7 +240,7 @@ def _span(span: Mapping[str, Any], resource: dict[str, Any]) -> SpanRecord:
     )
     values.pop("internal.span.format", None)
     trace_id, references = span["traceID"].zfill(32), span.get("references") or ()
-    parents = [one for one in references if one["refType"] == "CHILD_OF" and _is_of(one, trace_id)]
+    parents = [ref for ref in references if ref["refType"] == "CHILD_OF" and _is_of(ref, trace_id)]
     return SpanRecord(
         trace_id=trace_id,
         span_id=span["spanID"].zfill(16),
@@ -258,9 +255,9 @@ def _span(span: Mapping[str, Any], resource: dict[str, Any]) -> SpanRecord:
         attributes=values,
         events=[_event(log) for log in span.get("logs") or ()],
         links=[
-            Link(one["traceID"].zfill(32), one["spanID"].zfill(16), {})
-            for one in references
-            if one not in parents[:1]
+            Link(ref["traceID"].zfill(32), ref["spanID"].zfill(16), {})
+            for ref in references
+            if ref not in parents[:1]
         ],
         scope=scope,
     )

@@ -54,8 +54,8 @@ class Mlflow(Store):
             answer = ask(self.address, path, {"trace_id": f"tr-{trace_id}", "allow_partial": "true"})
         except StoreNotFound:
             return []
-        found = (answer.get("trace") or {}).get("spans") or []
-        document = {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
+        spans = (answer.get("trace") or {}).get("spans") or []
+        document = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
         return [_restored(span) for span in otlp.spans(f"{self.address.url}{path}", document)]
 
 

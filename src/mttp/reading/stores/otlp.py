@@ -26,8 +26,8 @@ def spans(where: str, document: Any) -> list[SpanRecord]:
 
     Raises ReadError if the document has neither; `where` is the URL for the message.
     """
-    found = _spelled(document) if isinstance(document, dict) else {}
-    blocks = found.get("resourceSpans", found.get("batches"))
+    fields = _spelled(document) if isinstance(document, dict) else {}
+    blocks = fields.get("resourceSpans", fields.get("batches"))
     if not isinstance(blocks, list):
         raise ReadError(f"{where} returns no traces: {json.dumps(document)[:200]}")
     for span in _spans(blocks):
@@ -46,12 +46,12 @@ def _spans(blocks: list[Any]) -> Iterator[dict[str, Any]]:
 def _spell_ids(item: dict[str, Any]) -> None:
     """Convert ids to hexadecimal, in place; base64 ids always end in padding."""
     for name, size in _IDS.items():
-        given = item.get(name) or ""
-        if given.endswith("="):
+        identity = item.get(name) or ""
+        if identity.endswith("="):
             with suppress(binascii.Error):  # decoding the span reports an invalid id
-                given = base64.b64decode(given).hex()
-        if given:
-            item[name] = given.zfill(2 * size)
+                identity = base64.b64decode(identity).hex()
+        if identity:
+            item[name] = identity.zfill(2 * size)
         else:
             item.pop(name, None)
 
@@ -60,7 +60,7 @@ def _spelled(item: Any) -> Any:
     """The document with OTLP JSON's names, without nulls."""
     if isinstance(item, dict):
         return {
-            _CAPITAL.sub(lambda found: found[1].upper(), key): _spelled(value)
+            _CAPITAL.sub(lambda letter: letter[1].upper(), key): _spelled(value)
             for key, value in item.items()
             if value is not None
         }

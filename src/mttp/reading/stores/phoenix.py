@@ -28,25 +28,25 @@ class Phoenix(Store):
 
     def search(self) -> Iterator[str]:
         """Search root spans, by run if given."""
-        seen: set[str] = set()
+        trace_ids: set[str] = set()
         run = self.address.run or ""
         # in quotes, since 42 without quotes is a number; the filter matches only ASCII
         of_run = {"attribute": f"{a.RUN_ID}:{json.dumps(run)}"} if run and run.isascii() else {}
         for page in self._pages(parent_id="null", **of_run):
             for span in page:
                 trace_id = str(span["trace_id"])
-                if trace_id not in seen and (not run or of_run or _is_of(run, span)):
-                    seen.add(trace_id)
+                if trace_id not in trace_ids and (not run or of_run or _is_of(run, span)):
+                    trace_ids.add(trace_id)
                     yield trace_id
 
     def trace(self, trace_id: str) -> list[SpanRecord]:
         """All spans of the trace."""
         try:
-            found = [span for page in self._pages(trace_id=trace_id) for span in page]
+            spans = [span for page in self._pages(trace_id=trace_id) for span in page]
         except StoreNotFound:
             return []
         document = {
-            "resourceSpans": [{"scopeSpans": [{"spans": found[::-1]}]}]
+            "resourceSpans": [{"scopeSpans": [{"spans": spans[::-1]}]}]
         }  # pages start with the newest span
         return otlp.spans(self.address.url, document)
 

@@ -84,8 +84,8 @@ def _number(text: str) -> float:
     return -0.0 if text == "-0" else int(text)
 
 
-def _unanswered(url: str, found: RequestError) -> ReadError:
-    return ReadError(f"{url}: {found.message}; {_ADVICE_BY_KIND.get(found.kind, 'is the store running?')}")
+def _unanswered(url: str, error: RequestError) -> ReadError:
+    return ReadError(f"{url}: {error.message}; {_ADVICE_BY_KIND.get(error.kind, 'is the store running?')}")
 
 
 def _refused(url: str, reply: Reply, sent: Mapping[str, str]) -> ReadError:

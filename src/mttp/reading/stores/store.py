@@ -41,7 +41,7 @@ class Store(ABC):
 
         Raises ReadError if a request fails, or if the store has none of the traces.
         """
-        found = failed = 0
+        traces = failed = 0
         self._episodes.clear()
         self._stated.clear()
         self._has_end = False
@@ -54,12 +54,12 @@ class Store(ABC):
                     raise
                 self.losses.append(f"trace {trace_id} can't be read: {error}")
                 continue
-            found, failed = found + bool(spans), 0
+            traces, failed = traces + bool(spans), 0
             for span in spans:
                 self._count(span)
                 self._add_losses(span)
                 yield span
-        if not found:
+        if not traces:
             raise ReadError(self.losses[0] if self.losses else f"{self.address}: {self.nothing()}")
 
     def _count(self, span: SpanRecord) -> None:

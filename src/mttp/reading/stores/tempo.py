@@ -39,7 +39,7 @@ class Tempo(Store):
 
     def search(self) -> Iterator[str]:
         """Search by the query, else by run, else for all runs; repeat until a run is complete."""
-        seen: set[str] = set()
+        trace_ids: set[str] = set()
         next_log = 0.0
         for number, left in enumerate(self._rounds(_PAUSE_SECONDS)):
             if number and (now := time.monotonic()) >= next_log:
@@ -47,18 +47,18 @@ class Tempo(Store):
                 log.warning(
                     "mttp: Tempo's search returns %s of run %s so far, since it finds traces half a minute "
                     "after they arrive; repeating it for %.0f s (wait=0 searches once)",
-                    f"{len(seen):,} trace{'' if len(seen) == 1 else 's'}",
+                    f"{len(trace_ids):,} trace{'' if len(trace_ids) == 1 else 's'}",
                     self.address.run,
                     left,
                 )
-            for found in ask(self.address, "/api/search", self._query()).get("traces") or ():
-                trace_id = str(found["traceID"]).lower().zfill(32)
-                if trace_id not in seen:
-                    seen.add(trace_id)
+            for trace in ask(self.address, "/api/search", self._query()).get("traces") or ():
+                trace_id = str(trace["traceID"]).lower().zfill(32)
+                if trace_id not in trace_ids:
+                    trace_ids.add(trace_id)
                     yield trace_id
-            if len(seen) >= self.address.limit:
+            if len(trace_ids) >= self.address.limit:
                 break
-        self._note_missing_end(seen)
+        self._note_missing_end(trace_ids)
 
     def _query(self) -> dict[str, str]:
         options, now = self.address.options, int(time.time())
@@ -71,10 +71,10 @@ class Tempo(Store):
         }
 
     def _of_run(self) -> str:
-        wanted = (
+        condition = (
             "!= nil" if self.address.run is None else f"= {json.dumps(self.address.run, ensure_ascii=False)}"
         )
-        return f"{{ span.{a.RUN_ID} {wanted} }}"
+        return f"{{ span.{a.RUN_ID} {condition} }}"
 
     def trace(self, trace_id: str) -> list[SpanRecord]:
         """The spans of a trace; a partial trace is added to the losses."""
@@ -92,7 +92,7 @@ class Tempo(Store):
 
     def _add_losses(self, span: SpanRecord) -> None:
         super()._add_losses(span)
-        omitted = {str(one).partition(": ")[0] for one in span.attributes.get(a.OMISSIONS) or ()}
+        omitted = {str(omission).partition(": ")[0] for omission in span.attributes.get(a.OMISSIONS) or ()}
         for key, value in span.attributes.items():
             if isinstance(value, str) and key not in omitted and len(value.encode()) == CUT_BYTES:
                 self.losses.append(

@@ -46,26 +46,26 @@ class StringLosses:
 
     def of(self, attributes: Mapping[str, Any]) -> Iterator[str]:
         """The losses of a span's attributes that were not named yet."""
-        written_as_json = {str(one).partition(": ")[0] for one in attributes.get(a.OMISSIONS) or ()}
+        written_as_json = {str(omission).partition(": ")[0] for omission in attributes.get(a.OMISSIONS) or ()}
         for key in _untyped(attributes):
             if len(self._named) < _MAX_NAMED and key not in self._named | written_as_json:
                 self._named.add(key)
                 yield f"{key} is returned as a string and stays one; its original type is unknown"
 
 
-def _untyped(found: Mapping[str, Any]) -> Iterator[str]:
+def _untyped(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Keys whose strings may have been numbers, booleans or lists: the registry allows any type."""
-    for key, value in found.items():
-        if type(value) is str and _type(key, found) == "any" and _is_json(value):
+    for key, value in attributes.items():
+        if type(value) is str and _type(key, attributes) == "any" and _is_json(value):
             yield key
 
 
-def _type(key: str, found: Mapping[str, Any]) -> str:
+def _type(key: str, attributes: Mapping[str, Any]) -> str:
     """The type of an attribute, from the registry and other attributes of the span."""
-    if _DTYPES.get(key) in found or key in _LISTS:
+    if _DTYPES.get(key) in attributes or key in _LISTS:
         return "any[]"
     if key == a.ANNOTATION_VALUE:
-        return _of_key(str(found.get(a.ANNOTATION_KEY, "")))
+        return _of_key(str(attributes.get(a.ANNOTATION_KEY, "")))
     return f"{_of_key(key[len(_COLUMN) :])}[]" if key.startswith(_COLUMN) else _of_key(key)
 
 
