@@ -149,7 +149,7 @@ def _index(count: Any) -> int:
 
 
 def _token_array(name: str, array: Any, *, integer: bool) -> Any:
-    """Return a one-dimensional copy of `given`: int64, or float64, or float32 if it was float32."""
+    """Return a one-dimensional copy of `array`: int64, or float64, or float32 if it was float32."""
     import numpy as np
 
     if type(array) in (list, tuple) and array and type(array[0]) in (list, tuple):
