@@ -17,10 +17,9 @@ def test_ids_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Zero is OpenTelemetry's "no id".
     """
-    numbers = [0] * 128
-    numbers[4:6] = [5, 3]
     monkeypatch.setattr(ids, "_pool", [])
-    monkeypatch.setattr(ids.os, "urandom", lambda count: struct.pack("128Q", *numbers)[:count])
+    numbers = bytes(16) + struct.pack("QQ", 5, 3)
+    monkeypatch.setattr(ids.os, "urandom", lambda count: numbers.ljust(count, b"\0")[:count])
 
     assert (5 << 64 | 3, 1) == (ids.trace_id(), next(ids.span_ids()))
 
