@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -164,7 +165,7 @@ def computed(source: Any) -> list[dict[str, Any]]:
 
 
 MAPS = ("components", "component_statuses", "metrics", "metadata")
-TEXTS = ("prompt", "completion")
+TEXTS = ("prompt", "completion", "exchange")
 
 
 def assert_equal(source: Any) -> list[dict[str, Any]]:
@@ -632,6 +633,28 @@ def test_prompt_and_completion_are_the_text_of_content(session: mttp.Session):
         (None, None),
     ] == texts(path)
     assert texts(path) == texts(path, "FROM episodes") == texts(path, "SELECT e.* FROM episodes AS e")
+
+
+def test_the_exchange_is_what_is_neither_prompt_nor_completion():
+    """
+    New messages once, calls of tools and of models with what they returned, and errors; in order of start.
+    """
+    chat = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]
+    with mttp.configure("file://a.jsonl"), mttp.episode() as opened:
+        for number in range(4):
+            with opened.step() as step:
+                step.observation([*chat, {"role": "user", "content": f"again {number % 2}"}][: 3 * number + 1])
+                step.action(chat[1])
+        with opened.tool_call("add", arguments={"sum": "2+4=\n", "in": [1]}) as call:
+            call.result("6")
+        with suppress(ValueError), opened.step() as step, step.model_call("m", messages=chat) as call:
+            call.result([{"role": "assistant", "content": "answer"}])
+            raise ValueError("no power")
+
+    with Database("a.jsonl") as database:
+        (row,) = database.sql("SELECT exchange FROM episodes").rows()
+    exchange = row["exchange"].split("\n")
+    assert ["again 1", "again 0", "sum: 2+4=", "", "in: [1]", "6", "ValueError: no power"] == exchange
 
 
 def test_texts_are_loaded_when_they_are_asked_for():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from viewing.recorded import seeds
 
 import mttp
+from mttp.cli.conditions import matching
 from mttp.errors import ConfigureError, ReadError
 from mttp.reading import following, parquet
 from mttp.reading.scanning import Scan
@@ -434,13 +436,21 @@ def test_reading_while_a_program_records() -> None:
 
 
 def chats(path: str, count: int = 3) -> None:
-    """Record chats with a call of a tool, and one that fails."""
+    """Record chats with calls of tools, and one that fails."""
     with mttp.configure(f"file://{path}"):
         for number in range(count):
-            with mttp.episode(env="chat") as episode, episode.step() as step:
-                step.observation([{"role": "user", "content": f"{'long ' * 100}What is {number}+4?"}])
-                call = {"id": "c", "function": {"name": "add", "arguments": f'{{"first": "n{number}"}}'}}
-                step.action([{"role": "assistant", "content": "I compute it.", "tool_calls": [call]}])
+            with mttp.episode(env="chat") as episode:
+                with episode.step() as step:
+                    step.observation([{"role": "user", "content": f"{'long ' * 100}What is {number}+4?"}])
+                    call = {"id": "c", "function": {"name": "add", "arguments": f'{{"first": "n{number}"}}'}}
+                    step.action([{"role": "assistant", "content": "I compute it.", "tool_calls": [call]}])
+                    with suppress(OSError), step.tool_call("add", arguments={"sum": f"{number}+5="}) as tool:
+                        tool.result(f"{number + 5}apples")
+                        if number == 1:
+                            raise OSError("Disk full")
+                with episode.step() as step:
+                    step.observation([{"role": "user", "content": f"Sure, {number}?"}])
+                    step.action({"role": "assistant", "content": "Yes."})
             episode.reward(1.0)
         with suppress(ValueError), mttp.episode(env="chat"):
             raise ValueError("the Sandbox is gone")
@@ -448,11 +458,14 @@ def chats(path: str, count: int = 3) -> None:
 
 @pytest.mark.parametrize(
     ("search", "matched"),
-    [("2+4", 1), ("long what", 3), ("COMPUTE", 3), ("n1", 1), ("sandbox valueerror", 1), ("absent", 0)],
+    [
+        *[("2+4", 1), ("long what", 3), ("COMPUTE", 3), ("n1", 1), ("sandbox valueerror", 1), ("absent", 0)],
+        *[("2+5=", 1), ("apples", 3), ("7apples", 1), ("sure, 2?", 1), ("disk oserror", 1)],
+    ],
 )
 def test_words_of_messages_calls_and_errors_are_found(search: str, matched: int) -> None:
     """
-    In the whole texts, of which the list shows the ends.
+    In the whole texts, of which the list shows the ends; `--where` finds the same.
     """
     chats("run.jsonl")
     pages = LivePages(["run.jsonl"])
@@ -461,7 +474,9 @@ def test_words_of_messages_calls_and_errors_are_found(search: str, matched: int)
     found = pages.episodes(query(search=search))
     (last, *_) = pages.episodes(query(search="2+4"))["rows"]
     pages.close()
+    conditions = [f"text~(?i){re.escape(word)}" for word in search.split()]
 
+    assert matched == len(matching(["run.jsonl"], conditions))
     assert matched == found["matched"]
     prompt = last[columns.index("prompt")]
     assert ("…", "What is 2+4?", 121) == (prompt[0], prompt[-12:], len(prompt))

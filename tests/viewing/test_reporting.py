@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,27 @@ def test_a_file_a_value_and_a_recording_give_one_report(monkeypatch: pytest.Monk
     monkeypatch.setattr(reporting.time, "time", lambda: 0.0)
 
     assert report("run.jsonl").html == report(mttp.read("run.jsonl")).html
+
+
+def test_the_search_reads_calls_of_tools_and_errors_until_they_are_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Without them it reads prompts and completions.
+    """
+    with mttp.configure("file://run.jsonl"), mttp.episode() as episode, episode.step() as step:
+        step.observation("question")
+        step.action("answer")
+        with suppress(OSError), step.tool_call("disk", arguments={"of": "2+4="}) as call:
+            call.result("x" * 300)
+            raise OSError("full")
+    ((prompt, completion, exchange),) = texts(report("run.jsonl"))
+    size = len(data(report("run.jsonl"))["texts"])
+    monkeypatch.setattr(reporting, "_MOST_TEXTS", size - 1)
+
+    assert ("question", "answer") == (prompt, completion)
+    assert ["of: 2+4=", "x" * 300, "OSError: full"] == exchange.split("\n")
+    assert [["question", "answer"]] == texts(report("run.jsonl"))
 
 
 def test_beyond_the_limit_both_ends_are_kept_and_said() -> None:
@@ -649,6 +671,6 @@ def test_texts_are_columns_of_the_list() -> None:
     found = report("texts.jsonl")
 
     assert ["…" + "x" * 116 + "2+4="] == column(found, "prompt")
-    assert [["x" * 300 + "2+4=", "6"]] == texts(found)
+    assert [["x" * 300 + "2+4=", "6", ""]] == texts(found)
     assert ["6"] == column(found, "completion")
     assert [2.0] == pytest.approx(column(found, "surprise"))

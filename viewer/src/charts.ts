@@ -2,7 +2,7 @@
 
 import * as Plot from "@observablehq/plot";
 import type { Axis, Histogram, Lines, LinesView, Mark, Overview, Scatter } from "./data";
-import { append, h, link, replace, visible } from "./dom";
+import { append, h, link, replace, scrolling, visible } from "./dom";
 import { count, number, time } from "./format";
 import { shown, updateAddress, writeShown } from "./state";
 
@@ -315,7 +315,7 @@ function figure(
   open?: (episode: string) => void,
 ): HTMLElement {
   const chart = h("div", { class: "chart", role: "img", "aria-label": visible(`${title}. ${note}`) });
-  const table = h("div", { class: "scroll" });
+  const table = scrolling(`${title} (numbers)`);
   const details = h("details", {
     toggle: () => {
       if (details.open && !table.firstChild) append(table, numbers(head, rows, open));

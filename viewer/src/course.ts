@@ -2,7 +2,7 @@
 
 import { colour, svgElement } from "./charts";
 import type { Curves, Film, Strip, Timeline } from "./data";
-import { h, link, replace, visible } from "./dom";
+import { h, link, replace, scrolling, visible } from "./dom";
 import { number, seconds } from "./format";
 import { episodeAddress, read } from "./state";
 
@@ -28,7 +28,7 @@ export function curves(found: Curves): HTMLElement {
   grid.addEventListener("pointermove", (event) => { const place = placeOf(event); for (const one of all) one.mark(place); });
   grid.addEventListener("pointerleave", () => { for (const one of all) one.mark(null); });
   grid.addEventListener("click", (event) => { const place = placeOf(event); if (place !== null) location.hash = stepAddress(place); });
-  const rows = h("div", { class: "scroll" });
+  const rows = scrolling("Curves (numbers)");
   const numbers = h("details", { toggle: () => {
     if (!numbers.open || rows.firstChild) return;
     replace(rows, h("table", {}, h("thead", {}, h("tr", {}, ...["step", ...found.items.map((one) => one.name)].map((name) => h("th", { scope: "col" }, name)))),

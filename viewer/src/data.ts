@@ -149,7 +149,7 @@ export interface EpisodePage {
   columns: Column[];
   /** One list of cells per episode, in the order of `columns`; the first column, "episode", is the trace id. */
   rows: Cell[][];
-  /** The whole prompt and completion of each row, if they were asked for and the report holds them. */
+  /** The whole prompt and completion of each row, and what else was said, if they were asked for and the report holds them. */
   texts: string[][] | null;
 }
 

@@ -46,6 +46,11 @@ export function link(href: string, text: string, title?: string): HTMLAnchorElem
   return h("a", { href, title }, text);
 }
 
+/** What scrolls by itself, by keys, too. */
+export function scrolling(label: string, ...children: Child[]): HTMLElement {
+  return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": visible(label) }, ...children);
+}
+
 const plain = (text: string): HTMLElement => h("pre", { class: "text" }, text);
 
 const MOST_LINES = 30;

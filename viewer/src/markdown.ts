@@ -1,6 +1,6 @@
 /** Texts as Markdown: headings, lists, quotes, tables, code, emphasis. Markup of HTML stays text, line breaks stay. */
 
-import { h, type Child } from "./dom";
+import { type Child, h, scrolling } from "./dom";
 
 const BLOCK = /^\s*(```|~~~|#{1,6}\s|>|[-*+]\s|\d+[.)]\s)/;
 const INLINE = /(`+)([^`\n]+)\1|\*\*([^*\n]+)\*\*|\*([^*\s][^*\n]*)\*|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)/g;
@@ -54,7 +54,7 @@ function item(line: string): HTMLElement {
 function table(lines: string[]): HTMLElement {
   const cells = (line: string): string[] => line.trim().replace(/^\||\|$/g, "").split("|").map((one) => one.trim());
   const [head = "", , ...rows] = lines;
-  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...cells(head).map((one) => h("th", { scope: "col" }, ...inline(one))))),
+  return scrolling("Table", h("table", {}, h("thead", {}, h("tr", {}, ...cells(head).map((one) => h("th", { scope: "col" }, ...inline(one))))),
     h("tbody", {}, ...rows.map((row) => h("tr", {}, ...cells(row).map((one) => h("td", {}, ...inline(one))))))));
 }
 

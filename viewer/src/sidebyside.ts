@@ -1,7 +1,7 @@
 /** Two episodes side by side, step by step, with the first difference. */
 
 import type { Call, Episode, Facts, Part, Step, Tokens } from "./data";
-import { h, link } from "./dom";
+import { h, link, scrolling } from "./dom";
 import { cell } from "./format";
 import { messagesOf, step, stepsOf } from "./episode";
 import { episodeAddress } from "./state";
@@ -81,7 +81,7 @@ function facts(one: Episode, other: Episode): HTMLElement {
     return fact ? `${cell(fact.value)}${fact.detail ? ` (${fact.detail})` : ""}` : "";
   };
   const labels = [...new Set([...items(one), ...items(other)].map((fact) => fact.label))];
-  return h("div", { class: "scroll" }, h("table", {},
+  return scrolling("Facts (table)", h("table", {},
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), ...[one, other].map((found) => h("th", { scope: "col" }, link(episodeAddress(found.trace_id), found.trace_id.slice(0, 8)), ` ${found.title}`)))),
     h("tbody", {}, ...labels.map((label) => {
       const [left, right] = [value(one, label), value(other, label)];

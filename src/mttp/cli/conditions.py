@@ -48,6 +48,7 @@ COLUMNS: Final[Mapping[str, tuple[str, _Kind]]] = {
     "start": ("start_time", "time"),
     "prompt": ("prompt", "text"),
     "completion": ("completion", "text"),
+    "text": ("concat_ws(chr(10), prompt, completion, exchange, error_type, error_message)", "text"),
 }
 """Columns of the table of episodes, with the kinds of their values, by their names in conditions."""
 MAPS: Final = ("metrics", "metadata", "components")
@@ -157,7 +158,7 @@ def _column(name: str) -> tuple[str, _Kind]:
         maps = ", ".join(f"{prefix}.NAME" for prefix in MAPS)
         raise ReadError(f"there is no column {name!r}; the columns are {', '.join(COLUMNS)}, {maps}")
     column, kind = COLUMNS[name]
-    return f'"{column}"', kind
+    return f'"{column}"' if column.isidentifier() else column, kind
 
 
 def _quoted(text: str) -> str:

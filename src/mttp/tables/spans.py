@@ -23,7 +23,7 @@ from mttp.codec import (
 )
 from mttp.codec.duplicates import copy_key, fullness
 from mttp.codec.summary_fields import FAULTS_OF_STEPS, OMISSIONS_OF_STEPS, faults, omitted, step_scorings
-from mttp.model.chat import message_lines, messages
+from mttp.model.chat import message_lines, messages, text_of
 from mttp.model.gradings import gradings
 from mttp.model.nesting import from_json
 from mttp.model.spans import KEPT_LISTS, SCORE_COLUMN, SpanRecord
@@ -182,6 +182,38 @@ def _step_texts(record: SpanRecord, keys: content.ContentKeys) -> list[str | Non
     return [_content_text(content.decode(keys, record.attributes))] if kind == names.STEP else []
 
 
+def _exchange(record: SpanRecord) -> list[str] | None:
+    """Return texts that were said since the policy's last answer, or between it and a tool."""
+    if is_model_call(record):
+        asked = recorded_messages(record, a.GEN_AI_INPUT_MESSAGES)
+        answered = recorded_messages(record, a.GEN_AI_OUTPUT_MESSAGES)
+        return [*_new_texts(asked), *_new_texts(answered, whole=True)]
+    kind = kinds.kind(record)
+    if kind == names.STEPS:
+        observations = [content.decode(content.OBSERVATION, row) for row in blocks.rows(record.attributes)]
+        return [text for observation in observations for text in _new_texts(observation)]
+    if kind == names.STEP:
+        return _new_texts(content.decode(content.OBSERVATION, record.attributes))
+    keys = (a.GEN_AI_TOOL_CALL_ARGUMENTS, a.GEN_AI_TOOL_CALL_RESULT)
+    return [text for key in keys if (text := _lines(record.attributes.get(key)))]
+
+
+def _lines(value: object) -> str | None:
+    """Return a value as text, of a mapping a line per item: JSON would escape what a reader looks for."""
+    if not isinstance(value, Mapping):
+        return _text(value)
+    return "\n".join(f"{name}: {_text(item)}" for name, item in value.items())
+
+
+def _new_texts(value: object, *, whole: bool = False) -> list[str]:
+    """Return a text, or those of the messages after the policy's last answer, or of all."""
+    chat = messages(value) or []
+    answers = [place for place, message in enumerate(chat) if message["role"] == "assistant" and not whole]
+    new = chat[answers[-1] + 1 :] if answers else chat
+    texts = ["\n".join(message_lines(message)) for message in new] if chat else [text_of(value)]
+    return [text for text in texts if text]
+
+
 def _content_text(value: object) -> str | None:
     """Return content as text: of messages their lines, of other data JSON."""
     chat = messages(value)
@@ -221,6 +253,14 @@ DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]
     "label": ("VARCHAR", (a.ANNOTATION_VALUE,), lambda record: _label(record.attributes[a.ANNOTATION_VALUE])),
     "prompt": ("VARCHAR", (a.OBSERVATION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_INPUT_MESSAGES), _prompt),
     "completion": ("VARCHAR", (a.ACTION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_OUTPUT_MESSAGES), _completion),
+    "exchange": (
+        "VARCHAR[]",
+        (
+            *(a.OBSERVATION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_INPUT_MESSAGES, a.GEN_AI_OUTPUT_MESSAGES),
+            *(a.GEN_AI_TOOL_CALL_ARGUMENTS, a.GEN_AI_TOOL_CALL_RESULT),
+        ),
+        _exchange,
+    ),
     **BEHAVIOR,
 }
 """
@@ -229,7 +269,8 @@ Columns that are computed from a span: their type, attributes that it has if it 
 `scores` are those of components by exact name, of a block of steps their sums; `score_statuses` has the
 statuses of components without a score, and `weights` the weights. `labels` has the user-supplied values that
 are labels as text, and null for each other value; `label` is that of an annotation. `prompt` and `completion`
-are the text of observation and action, or of the messages of a call of a model. `step_gradings` are the
+are the text of observation and action, or of the messages of a call of a model; `exchange` are the texts of
+messages that are new in an observation or call, and of arguments and results of tools. `step_gradings` are the
 results of graders for the steps of a block, JSON. `fault_kinds` and `omitted_names` have the kind of each
 fault and the attribute of each omission, also those of the steps of a block.
 
@@ -240,7 +281,7 @@ and k3 of the divergence from the reference, and the number of tokens; `entropy_
 entropies of tokens, and the number of these.
 """
 
-CONTENT: Final = frozenset({"prompt", "completion"})
+CONTENT: Final = frozenset({"prompt", "completion", "exchange"})
 """Columns of `DERIVED` that are slow to load, and are null unless a query asks for them."""
 
 

@@ -95,7 +95,7 @@ def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:
 
 def _conditions(columns: Mapping[str, EpisodeColumn], query: _Query) -> tuple[list[str], dict[str, Any]]:
     words = _words(query)
-    texts = ", ".join(column.sql for column in columns.values() if column.kind in _TEXTS)
+    texts = ", ".join([*(column.sql for column in columns.values() if column.kind in _TEXTS), "exchange"])
     conditions = [
         f"contains(lower(concat_ws(chr(10), {texts})), $word{place})" for place, _ in enumerate(words)
     ]

@@ -46,7 +46,7 @@ LIMIT = 5_000
 _MOST_BYTES = 24_000_000
 """Largest size of all episodes together, compressed and as base64."""
 _MOST_TEXTS = 4_000_000
-"""Largest size of the texts that the search reads, compressed; without them it reads the ends in the list."""
+"""Largest size of the texts that the search reads, compressed; else it has fewer, or the ends in the list."""
 _MOST_RUNS = 24
 """Of more runs a report has no overview of each."""
 _MOST_UPDATES = 1_000
@@ -156,14 +156,14 @@ def report(
         updates = _updates(database, contents.updates, names)
         parts = [*_parts(contents)]
         rows = cells(database, shown, trace_ids)
-        texts = _packed(_json(long_texts(database, trace_ids)))
+        texts = _texts(long_texts(database, trace_ids))
     recording = _chosen(source, trace_ids, episodes, progress)
     problems = [*dict.fromkeys([*_missing(summary.problems), *recording.problems])]
     overview["sections"] = with_problems(made, problems, summary.faults)
     chunks, chunk_of = _chunks(_pages(recording, pieces, [*dict.fromkeys([*named, *important, *trace_ids])]))
     overview["sampling"] = _sampling(sampling, len(rows), len(chunk_of))
     data: dict[str, Any] = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}
-    data["texts"] = texts if len(texts) <= _MOST_TEXTS else ""
+    data["texts"] = texts
     data["updates"] = updates
     run_of = {episode["trace_id"]: episode["run_id"] for episode in episodes}
     data["parts"] = [
@@ -280,6 +280,12 @@ def _with_problems_of(
         and (problem.kind != "missing_episodes" or any(run_id in problem.message for run_id in runs))
     ]
     return {**part, "sections": with_problems(part["sections"], of_runs, part["faults"])}
+
+
+def _texts(texts: Sequence[Sequence[str]]) -> str:
+    """Return the texts of each row, compressed: without all that is no prompt or completion, or none, if large."""
+    packed = (_packed(_json([row[:number] for row in texts])) for number in (3, 2))
+    return next((text for text in packed if len(text) <= _MOST_TEXTS), "")
 
 
 def _updates(database: Database, updates: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:

@@ -131,10 +131,10 @@ def cells(
 
 
 def long_texts(database: EpisodeDatabase, trace_ids: Sequence[str]) -> list[list[str]]:
-    """Return prompt and completion, of which a list shows the ends, for each of these episodes."""
+    """Return prompt and completion, of which a list shows the ends, and what else was said, by episode."""
     return [
         [text or "" for text in texts]
-        for _, *texts in _rows(database, ["trace_id", "prompt", "completion"], trace_ids)
+        for _, *texts in _rows(database, ["trace_id", "prompt", "completion", "exchange"], trace_ids)
     ]
 
 

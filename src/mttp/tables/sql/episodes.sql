@@ -158,6 +158,26 @@ texts AS (
     GROUP BY trace_id
 ),
 
+-- What else was said: texts of later observations and of calls, and errors below the episode, each once.
+exchanged AS (
+    SELECT trace_id, string_agg(words, chr(10) ORDER BY start_time, place) AS exchange
+    FROM (
+        SELECT said.trace_id, words, min(start_time) AS start_time, min(said.place) AS place
+        FROM (
+            SELECT trace_id, start_time, place, unnest("exchange") AS words
+            FROM spans
+            UNION ALL
+            SELECT trace_id, start_time, place, concat_ws(': ', "error.type", nullif(status_message, '')) AS words
+            FROM spans
+            WHERE type <> 'episode'
+        ) AS said
+        LEFT JOIN texts USING (trace_id)
+        WHERE words <> '' AND NOT contains(concat_ws(chr(10), texts.prompt, texts.completion), words)
+        GROUP BY said.trace_id, words
+    )
+    GROUP BY trace_id
+),
+
 -- Return and sum of step rewards, with those of other processes; a sum without a value is no number.
 summed AS (
     SELECT
@@ -650,7 +670,10 @@ SELECT
     -- Text of the first step's observation, such as its messages; loaded where a query asks for it.
     texts.prompt,
     -- Text of the actions; loaded where a query asks for it.
-    texts.completion
+    texts.completion,
+    -- Texts of later messages, of arguments and results of tools, and of errors of steps, calls and graders, that
+    -- are neither in prompt nor in completion; loaded where a query asks for it.
+    exchanged.exchange
 FROM settled
 LEFT JOIN tokens USING (trace_id)
 LEFT JOIN model_calls USING (trace_id)
@@ -663,4 +686,5 @@ LEFT JOIN labelled USING (trace_id)
 LEFT JOIN faulty USING (trace_id)
 LEFT JOIN whole USING (trace_id)
 LEFT JOIN texts USING (trace_id)
+LEFT JOIN exchanged USING (trace_id)
 ORDER BY settled.start_time, settled.trace_id
