@@ -643,7 +643,9 @@ def test_the_exchange_is_what_is_neither_prompt_nor_completion():
     with mttp.configure("file://a.jsonl"), mttp.episode() as opened:
         for number in range(4):
             with opened.step() as step:
-                step.observation([*chat, {"role": "user", "content": f"again {number % 2}"}][: 3 * number + 1])
+                step.observation(
+                    [*chat, {"role": "user", "content": f"again {number % 2}"}][: 3 * number + 1]
+                )
                 step.action(chat[1])
         with opened.tool_call("add", arguments={"sum": "2+4=\n", "in": [1]}) as call:
             call.result("6")

@@ -112,9 +112,9 @@ def column(page: Page, label: str) -> list[str]:
     return [one.inner_text() for one in page.locator(f".rows tbody tr td:nth-child({place})").all()]
 
 
-def test_the_overview_shows_charts_findings_and_the_baseline(opened: Opened) -> None:
+def test_the_overview_shows_charts_findings_and_the_baseline(opened: Opened, folder: Path) -> None:
     """
-    What differs from the baseline first; charts are drawn when they are seen.
+    What differs from the baseline first; charts are drawn when they are seen, and words in tables stay whole.
     """
     page = opened.page
     titles = [one.inner_text() for one in page.locator("section h2").all()]
@@ -128,6 +128,12 @@ def test_the_overview_shows_charts_findings_and_the_baseline(opened: Opened) -> 
     expect(page.get_by_role("heading", name="What differs between the runs")).to_be_visible()
     assert page.locator("figure").count() >= 8
     assert 0 == page.locator("figure:not(:has(figcaption))").count()
+    numbers = page.get_by_role("cell", name="39 and 39").first.bounding_box()
+    assert numbers is not None and numbers["height"] < 60
+
+    (run,) = run_ids(folder / "new.jsonl")
+    opened.go(f"#/overview?run={run}")
+    expect(page.locator(".picked")).to_contain_text("Only for all runs: the comparison with the baseline.")
 
 
 def test_curves_change_their_axis_and_are_hidden(browser: Browser, tmp_path: Path) -> None:
@@ -215,7 +221,7 @@ def test_all_is_of_the_runs_that_are_picked(browser: Browser, tmp_path: Path, ho
         expect(page.locator(".picked")).to_contain_text("Of 4 runs 2 picked")
         expect(page.locator(f"#pick-{fast}")).to_be_focused()
         legend = page.locator("#section-returns .legend").first
-        assert {"slow, desk", "fast, lab"} == {*legend.locator("li").all_inner_texts()} or how == "report"
+        assert {"slow, desk", "fast, lab"} == {*legend.locator("li").all_inner_texts()}
         assert 2 == legend.locator("li").count()
         assert 4 == page.locator("#section-runs tbody").first.locator("tr").count()
         assert_accessible(page)
@@ -726,24 +732,25 @@ def test_an_unknown_episode_is_an_error(opened: Opened) -> None:
     assert "does not hold episode 0123" in opened.page.get_by_role("alert").inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_keeps_people_out(browser: Browser, folder: Path, ids: list[str], scheme: str) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_nothing_keeps_people_out(
+    browser: Browser, folder: Path, ids: list[str], width: int, scheme: str
+) -> None:
     """
-    axe finds no serious or critical fault on any page.
+    axe finds no fault on any page.
     """
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
     found = Opened(context, (folder / "new.html").as_uri())
     axe, faults = Axe(), []
     for one in NOTICED:
         name, place = one.split(": ")
         found.go(place.format(*ids))
-        for closed in found.page.locator("summary:has-text('Tokens')").all():
+        for closed in found.page.locator("summary:has-text('Tokens'), summary:has-text('Numbers')").all():
             closed.click()
         found.page.wait_for_timeout(200)
         faults += [
             (name, fault["id"], [node["html"][:100] for node in fault["nodes"]][:3])
             for fault in axe.run(found.page).response["violations"]
-            if fault["impact"] in ("serious", "critical")
         ]
     context.close()
 
@@ -891,7 +898,7 @@ def test_episodes_are_labelled_by_keys(browser: Browser, tmp_path: Path, width: 
         timeout=patience
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert [] == Axe().run(page, ".labels").response["violations"]
+    assert [] == Axe().run(page).response["violations"]
 
     found.go("#/labels")
     expect(page.get_by_role("heading", name="Scores of people")).to_be_visible(timeout=patience)

@@ -30,7 +30,7 @@ export function block(found: Block): HTMLElement {
     case "step":
       return h("ol", { class: "steps" }, step(found));
     case "message":
-      return message(found);
+      return message(found, "h3");
     case "call":
       return call(found);
     case "reward":
@@ -82,7 +82,7 @@ export function bar(value: number | null, size: number): HTMLElement {
 /** A cell; `size` is the largest number of a column of bars. */
 export function cellOf(value: Cell, column: Column, size = 1): Node {
   if (value === null || value === "") return h("td", { class: column.kind });
-  if (column.kind === "bars" && typeof value === "number") return h("td", {}, bar(value, size), number(value));
+  if (column.kind === "bars" && typeof value === "number") return h("td", { class: "short" }, bar(value, size), number(value));
   if (column.kind === "episode") return h("td", {}, link(episodeAddress(String(value)), String(value).slice(0, 8)));
   if (column.kind === "episodes") {
     const ids = String(value).split(" ").filter(Boolean);
@@ -102,10 +102,10 @@ export function cellOf(value: Cell, column: Column, size = 1): Node {
   }
   if (column.kind === "state") {
     const state = stateOf(value);
-    return h("td", { class: state }, MARKS[state] + cell(value, column.kind));
+    return h("td", { class: `short ${state}` }, MARKS[state] + cell(value, column.kind));
   }
   const text = cell(value, column.kind);
-  return h("td", { class: column.kind, title: text.length > 60 ? text : null }, text);
+  return h("td", { class: text.length < 20 ? `short ${column.kind}` : column.kind, title: text.length > 60 ? text : null }, text);
 }
 
 /** Rows of a table that are shown before the rest is asked for. */

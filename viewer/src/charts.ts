@@ -57,7 +57,7 @@ export function curveChoices(blocks: Lines[], withMarks: boolean): HTMLElement |
   const axes = [...new Set(blocks.flatMap((block) => block.views?.map((view) => view.axis) ?? []))];
   if (!axes.length) return null;
   const select = h("select", { "aria-label": "horizontal axis", change: () => { shown.axis = select.value; choose(); } },
-    h("option", { value: "" }, "as it is usual"), ...axes.map((axis) => h("option", { value: axis, selected: axis === shown.axis }, axis)));
+    h("option", { value: "" }, "the usual axis"), ...axes.map((axis) => h("option", { value: axis, selected: axis === shown.axis }, axis)));
   const log = h("input", { type: "checkbox", checked: shown.log, change: () => { shown.log = log.checked; choose(); } });
   const marks = h("input", { type: "checkbox", checked: shown.marks, change: () => { shown.marks = marks.checked; choose(); } });
   const button = (label: string, text: string, factor: number, shift: number): HTMLElement =>

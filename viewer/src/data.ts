@@ -17,6 +17,8 @@ export interface Overview {
   /** The runs of the recording, and the ids of those that the sections are of; none of these means all. */
   runs: { id: string; name: string }[];
   picked: string[];
+  /** What is of all runs, and left out while some are picked, as a sentence; empty if nothing is. */
+  of_all: string;
   /** What is marked on curves. */
   marks: Mark[];
   /** Columns of the episode browser, in order. */

@@ -152,9 +152,9 @@ function lazy(title: string, make: () => HTMLElement): HTMLElement {
 
 const ROLES = ["user", "assistant", "system", "tool"];
 
-export function message(found: Message): HTMLElement {
+export function message(found: Message, heading: "h3" | "h4" = "h4"): HTMLElement {
   return h("div", { class: `message-of ${ROLES.includes(found.role) ? found.role : "other"}` },
-    h("div", { class: "head" }, h("h4", {}, found.role, found.name ? h("small", {}, ` ${found.name}`) : null), header(found)),
+    h("div", { class: "head" }, h(heading, {}, found.role, found.name ? h("small", {}, ` ${found.name}`) : null), header(found)),
     ...found.parts.map(part), ...found.blocks.map(call));
 }
 

@@ -19,12 +19,14 @@ export function pickedLine(overview: Overview): HTMLElement | null {
     ...shown.runs.flatMap((id, place) => [
       h("button", { type: "button", class: "chip", "aria-label": `Unpick the run ${names[place]}`, click: () => pick(shown.runs.filter((one) => one !== id)) }, `${names[place]} ✕`), " ",
     ]),
-    h("button", { type: "button", click: () => pick([]) }, "All runs"));
+    h("button", { type: "button", click: () => pick([]) }, "All runs"), overview.of_all ? ` ${overview.of_all}` : null);
 }
 
 /** The overview of runs, from overviews of some of them: curves in one chart, rows in one table, the rest one after the other. */
 export function merged(all: Overview, runs: string[], parts: (Partial<Overview> & { picked?: string[] })[]): Overview {
-  const nameOf = (id: string): string => all.runs.find((run) => run.id === id)?.name ?? id;
+  const runName = (id: string): string => all.runs.find((run) => run.id === id)?.name ?? id;
+  const curves = all.sections.find((section) => section.id === "returns")?.blocks.find((block) => block.type === "lines");
+  const nameOf = (id: string): string => (curves?.type === "lines" && curves.series.find((one) => one.runs?.includes(id))?.name) || runName(id);
   const name = (ids: string[]): string => {
     const [id = ""] = ids, own = nameOf(id);
     return ids.length === 1 && runs.filter((one) => nameOf(one) === own).length > 1 ? `${own} ${id.slice(0, 8)}` : own;
@@ -36,7 +38,7 @@ export function merged(all: Overview, runs: string[], parts: (Partial<Overview> 
       if (section.id === "runs") continue;
       const target = sections.get(section.id) ?? { ...section, blocks: [] };
       sections.set(section.id, target);
-      for (const block of section.blocks) add(target.blocks, isOne ? block : named(block, name(part.picked ?? []), nameOf(part.picked?.[0] ?? "")));
+      for (const block of section.blocks) add(target.blocks, isOne ? block : named(block, name(part.picked ?? []), runName(part.picked?.[0] ?? "")));
     }
   }
   const order = all.sections.map((section) => section.id);

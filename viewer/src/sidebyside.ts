@@ -19,6 +19,7 @@ export function comparePage(one: Episode, other: Episode): HTMLElement {
     h("h1", {}, "Side by side"),
     h("p", { class: "message plain" }, verdict, " ", first < 0 ? null : h("button", { type: "button", click: () => page.querySelector(".first")?.scrollIntoView({ block: "center" }) }, "Go there")),
     facts(one, other),
+    h("h2", {}, "Steps"),
     h("div", { class: "pairs" }, ...rows),
     pairs.length > STEPS ? h("p", { class: "note" }, `The first ${STEPS} of ${pairs.length.toLocaleString("en")} steps.`) : null);
   return page;
@@ -82,7 +83,7 @@ function facts(one: Episode, other: Episode): HTMLElement {
   };
   const labels = [...new Set([...items(one), ...items(other)].map((fact) => fact.label))];
   return scrolling("Facts (table)", h("table", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), ...[one, other].map((found) => h("th", { scope: "col" }, link(episodeAddress(found.trace_id), found.trace_id.slice(0, 8)), ` ${found.title}`)))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "fact"), ...[one, other].map((found) => h("th", { scope: "col" }, link(episodeAddress(found.trace_id), found.trace_id.slice(0, 8)), ` ${found.title}`)))),
     h("tbody", {}, ...labels.map((label) => {
       const [left, right] = [value(one, label), value(other, label)];
       return h("tr", { class: left === right ? null : "differs" }, h("th", { scope: "row" }, left === right ? label : `≠ ${label}`), h("td", {}, left), h("td", {}, right));

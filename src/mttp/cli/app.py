@@ -98,11 +98,11 @@ class CommandGroup(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        own = "" if self.name == "mttp" else self.name
+        group_name = "" if self.name == "mttp" else self.name
         listed = {
             last: Command(last, help=sentence)
             for group, last, sentence in ((*_split(name), sentence) for name, sentence in COMMANDS.items())
-            if group == own
+            if group == group_name
         }
         self.commands = {**listed, **self.commands}
 
@@ -196,8 +196,8 @@ def _refuse(sentence: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         say(f"mttp {__version__}")
         raise typer.Exit
 

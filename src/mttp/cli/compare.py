@@ -97,7 +97,7 @@ def compare(
          or sides that can't be compared.
     """
     with progress([base, candidate]) as advance:
-        found = compared(
+        comparison = compared(
             base,
             candidate,
             metrics=metric or (),
@@ -109,7 +109,11 @@ def compare(
             progress=advance,
         )
     if json:
-        print_json(found.to_dict())
+        print_json(comparison.to_dict())
     else:
-        print_page(comparison_page(found), markdown=markdown)
-    fail([comparison_headline(found)] if strict and found.verdict in ("worse", "inconclusive") else [])
+        print_page(comparison_page(comparison), markdown=markdown)
+    fail(
+        [comparison_headline(comparison)]
+        if strict and comparison.verdict in ("worse", "inconclusive")
+        else []
+    )

@@ -269,21 +269,21 @@ def _write_dataset(
     _check_free(target, overwrite=overwrite)
     with progress(sources) as advance:
         recording = read(sources, progress=advance)
-    wanted = recording.filter(holds)
-    found = training_dataset(
-        wanted,
+    matching = recording.filter(holds)
+    dataset = training_dataset(
+        matching,
         cast("DatasetFormat", format.value),
         min_reward=min_reward,
         pairs=None if pairs is None else pairs.value,
         text=text,
     )
-    if not found.rows:
-        reasons = "; ".join(found.reasons) or f"none of {count(len(recording), 'episode')} matches"
+    if not dataset.rows:
+        reasons = "; ".join(dataset.reasons) or f"none of {count(len(recording), 'episode')} matches"
         advice = "" if text else "; --text takes text for messages"
         raise ConfigureError(f"there is nothing to write as {format.value}: {reasons}{advice}")
-    found.write(target)
-    say(f"wrote {count(len(found), 'row')} to {target} ({target.stat().st_size:,} bytes)")
-    for reason in found.reasons:
+    dataset.write(target)
+    say(f"wrote {count(len(dataset), 'row')} to {target} ({target.stat().st_size:,} bytes)")
+    for reason in dataset.reasons:
         say(reason)
     finish(recording.problems, strict=strict)
 
@@ -298,8 +298,8 @@ def _write_records(
     _check_free(target, overwrite=overwrite)
     with progress(sources) as advance:
         recording = read(sources, progress=advance)
-    wanted = recording.filter(holds)
-    written = formats.write(target, wanted, format=format)
+    matching = recording.filter(holds)
+    written = formats.write(target, matching, format=format)
     reasons = [
         f"left out {count(number, 'episode')}: {reason}" for reason, number in written.left_out.items()
     ]

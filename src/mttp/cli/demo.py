@@ -70,11 +70,11 @@ def demo(
     arguments += ["--to", to] if to is not None else []
     with _metrics(to), _progress(episodes) as on_episode:
         example.main(arguments, on_episode=on_episode)
-    found = summarize(path)
+    summary = summarize(path)
     if json:
-        print_json(document(found))
+        print_json(document(summary))
         return
-    print_page(page(found))
+    print_page(page(summary))
     _say_what_next(path)
 
 

@@ -70,10 +70,10 @@ def diagnose(
     from mttp.study import diagnose as diagnosed
 
     with progress([recording]) as advance:
-        found = diagnosed(recording, quality=quality, run=run, progress=advance)
+        diagnosis = diagnosed(recording, quality=quality, run=run, progress=advance)
     if json:
-        print_json(found.to_dict())
+        print_json(diagnosis.to_dict())
     else:
-        print_page(diagnosis_page(found), markdown=markdown, everything=all_)
-    bad = () if fail_on == "none" else found.at_least(fail_on)  # type: ignore[arg-type]  # checked above
-    fail([diagnosis_headline(found)] if bad else [])
+        print_page(diagnosis_page(diagnosis), markdown=markdown, everything=all_)
+    bad = () if fail_on == "none" else diagnosis.at_least(fail_on)  # type: ignore[arg-type]  # checked above
+    fail([diagnosis_headline(diagnosis)] if bad else [])

@@ -60,17 +60,17 @@ def eval_show(
     from mttp.tables.graders import graders_of_evaluation
 
     with progress(paths) as advance:
-        found = evaluations(paths, progress=advance)
+        results = evaluations(paths, progress=advance)
     with Database(paths) as database:
-        graders = {evaluation.id: graders_of_evaluation(database, evaluation) for evaluation in found.evals}
-    evals = found.evals if baseline is None else _compared(found.evals, baseline)
+        graders = {evaluation.id: graders_of_evaluation(database, evaluation) for evaluation in results.evals}
+    evals = results.evals if baseline is None else _compared(results.evals, baseline)
     if json:
         documents = [document(each, graders=graders[each.id], sizes=sizes or ()) for each in evals]
-        print_json({"evals": documents, "problems": found.problems})
+        print_json({"evals": documents, "problems": results.problems})
     else:
-        blocks = page(evals, graders, found=found.problems, sizes=sizes or (), tasks=tasks)
+        blocks = page(evals, graders, found=results.problems, sizes=sizes or (), tasks=tasks)
         print_page(blocks, everything=tasks)
-    finish(found.problems, strict=strict)
+    finish(results.problems, strict=strict)
 
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:

@@ -78,8 +78,8 @@ def _required(param: Any) -> list[str]:
 def _commands(command: Any, ctx: Any) -> list[tuple[Text, Text]]:
     """Return the commands of a group, each with the first paragraph of its help."""
     names: Sequence[str] = command.list_commands(ctx) if hasattr(command, "list_commands") else ()
-    found = [command.get_command(ctx, name) for name in names]
-    return [(Text(str(one.name), "cyan"), Text((one.help or "").partition("\n\n")[0])) for one in found]
+    commands = [command.get_command(ctx, name) for name in names]
+    return [(Text(str(each.name), "cyan"), Text((each.help or "").partition("\n\n")[0])) for each in commands]
 
 
 def _verbatim(lines: Iterable[str]) -> list[tuple[Text]]:

@@ -75,11 +75,11 @@ def import_(
     from mttp import formats
     from mttp.integrations.importing import find_files
 
-    found = [*find_files(paths)] if format is None else [(path, format) for path in _named(paths)]
+    candidates = [*find_files(paths)] if format is None else [(path, format) for path in _named(paths)]
     if format is not None:
         formats.format_named(format)
-    files = [(path, name) for path, name in found if name is not None]
-    unknown = [path for path, name in found if name is None]
+    files = [(path, name) for path, name in candidates if name is not None]
+    unknown = [path for path, name in candidates if name is None]
     if not files:
         raise ReadError(f"no file in {', '.join(paths)} has a known format: {', '.join(formats.FORMATS)}")
     target = output or Path(f"{Path(paths[0]).resolve().name.partition('.')[0]}.imported.jsonl")
@@ -123,33 +123,33 @@ def _write(
             ) as session,
         ):
             imported = import_files(files)
-        if not sum(one.episodes for one in imported):
+        if not sum(file.episodes for file in imported):
             raise ReadError(f"no episode in {', '.join(str(path) for path, _ in files)}")
     if as_json:
         document = {
             "output": str(target),
-            "files": [one.to_dict() for one in imported],
+            "files": [file.to_dict() for file in imported],
             "not_recognized": [str(path) for path in unknown],
             "faults": dict(session.stats.faults),
         }
         print_json(document)
     else:
         _print(imported, unknown, target)
-    left_out = sum(len(one.unreadable) for one in imported)
+    left_out = sum(len(file.unreadable) for file in imported)
     fail([f"{count(left_out, 'record')} could not be read"] if strict and left_out else [])
 
 
 def _print(imported: Sequence[ImportedFile], unknown: Sequence[Path], target: Path) -> None:
-    for one in imported:
-        say(visible(f"{one.path}: {one.title}, {count(one.episodes, 'episode')}"))
-        for record in one.unreadable[:_SHOWN]:
-            say(visible(f"mttp: {one.path}: {record.place} {record.reason}; it was left out"), error=True)
-        if len(one.unreadable) > _SHOWN:
-            say(f"mttp: {count(len(one.unreadable) - _SHOWN, 'more record')} left out", error=True)
-    for title, lacks in {one.title: one.lacks for one in imported}.items():
+    for file in imported:
+        say(visible(f"{file.path}: {file.title}, {count(file.episodes, 'episode')}"))
+        for record in file.unreadable[:_SHOWN]:
+            say(visible(f"mttp: {file.path}: {record.place} {record.reason}; it was left out"), error=True)
+        if len(file.unreadable) > _SHOWN:
+            say(f"mttp: {count(len(file.unreadable) - _SHOWN, 'more record')} left out", error=True)
+    for title, lacks in {file.title: file.lacks for file in imported}.items():
         say(
             visible(fill(f"not in {title}: {', '.join(lacks)}", width=80, subsequent_indent="  "), lines=True)
         )
     for path in unknown:
         say(visible(f"mttp: {path} has no known format; it was left out"), error=True)
-    say(visible(f"wrote {count(sum(one.episodes for one in imported), 'episode')} to {target}"))
+    say(visible(f"wrote {count(sum(file.episodes for file in imported), 'episode')} to {target}"))

@@ -146,13 +146,13 @@ def _named(message: Message) -> str:
     return f"{message.type} {message.id} of {message.source}"
 
 
-def _address(given: str) -> str:
+def _address(address: str) -> str:
     """Return the address of a file name or `-`; return an address unchanged."""
-    if given == "-":
+    if address == "-":
         return "mttp+stdio://"
-    if given.startswith("chan:"):
-        raise ConfigureError(f"{given}: a channel works within one process; give a file or a receiver")
-    return given if "://" in given else f"mttp+file://{quote(str(Path(given)))}"
+    if address.startswith("chan:"):
+        raise ConfigureError(f"{address}: a channel works within one process; give a file or a receiver")
+    return address if "://" in address else f"mttp+file://{quote(str(Path(address)))}"
 
 
 @contextmanager

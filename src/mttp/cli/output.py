@@ -244,13 +244,13 @@ FAIL_ON: Final = ("gradings", "faults", "problems")
 """Words of `--fail-on` for every recording: failed gradings, recorded faults, problems of the files."""
 
 
-def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> frozenset[str]:
+def fail_on(text: str, *, others: Sequence[str] = (), strict: bool = False) -> frozenset[str]:
     """
     Return the words of `--fail-on`, which are separated by commas; `strict` adds `FAIL_ON`.
 
     Raises typer.BadParameter for an unknown word, and for `none` beside other words.
     """
-    words = [word.strip() for word in given.split(",")]
+    words = [word.strip() for word in text.split(",")]
     known = (*others, *FAIL_ON, "none")
     for word in words:
         if word not in known:

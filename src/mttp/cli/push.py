@@ -174,9 +174,9 @@ def _is_empty(directory: Path) -> bool:
     return directory.is_dir() and not any(path.is_file() for path in directory.rglob("*"))
 
 
-def _refuse(given: Mapping[str, object]) -> None:
+def _refuse(options: Mapping[str, object]) -> None:
     """Raise BadParameter for options that a spool does not have."""
-    for option, value in given.items():
+    for option, value in options.items():
         if value:
             raise typer.BadParameter("a spool is sent as it is", param_hint=option)
 

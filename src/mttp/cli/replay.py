@@ -73,20 +73,20 @@ def replay(
 
     with progress([path]) as advance:
         recording = read(path, progress=advance)
-    found = chosen(recording, episode)
+    played = chosen(recording, episode)
     if steps:
-        _show(found, json=json)
+        _show(played, json=json)
         return
     if against is not None or against_run is not None:
         other = recording if against_run is None else read(against_run)
-        alignment = align(found, chosen(other, against), tolerance=tolerance)
+        alignment = align(played, chosen(other, against), tolerance=tolerance)
         if json:
             print_json(alignment.to_dict())
         else:
             print_page(alignment_page(alignment))
         fail([repr(alignment).strip("<>")] if alignment.first_difference else [])
         return
-    result = replayed(recording, episode=found.trace_id, env=_factory(env), tolerance=tolerance)
+    result = replayed(recording, episode=played.trace_id, env=_factory(env), tolerance=tolerance)
     if json:
         print_json(result.to_dict())
     else:
@@ -119,13 +119,13 @@ def _factory(name: str | None) -> Callable[[], Any] | None:
     module, colon, function = name.partition(":")
     try:
         sys.path.insert(0, str(Path.cwd()))
-        made: Callable[[], Any] = getattr(import_module(module), function)
+        factory: Callable[[], Any] = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigureError(
             f"--env {name!r} is not MODULE:FUNCTION that can be imported: {error}"
         ) from error
     finally:
         sys.path.pop(0)
-    if not colon or not callable(made):
+    if not colon or not callable(factory):
         raise ConfigureError(f"--env {name!r} is not MODULE:FUNCTION")
-    return made
+    return factory

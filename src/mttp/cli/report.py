@@ -76,7 +76,7 @@ def report(
         raise typer.BadParameter(f"{out} can't be written: its directory must exist", param_hint="--out")
     pieces = None if tokenizer is None else load_tokenizer(tokenizer)
     with progress(paths) as advance:
-        found = make(
+        page = make(
             paths,
             baseline=baseline,
             rules=rules,
@@ -85,18 +85,18 @@ def report(
             pieces=pieces,
             progress=advance,
         )
-    found.write(out)
+    page.write(out)
     if json:
-        print_json({**found.to_dict(), "file": str(out), "bytes": out.stat().st_size})
+        print_json({**page.to_dict(), "file": str(out), "bytes": out.stat().st_size})
     elif markdown:
-        print_page(found.sections, markdown=True)
+        print_page(page.sections, markdown=True)
     else:
         size = f"{out.stat().st_size / 1e6:.1f} MB"
         say(
             visible(
-                f"wrote {out} ({size}): {count(found.episodes, 'episode')}, {found.pages:,} of them to open"
+                f"wrote {out} ({size}): {count(page.episodes, 'episode')}, {page.pages:,} of them to open"
             )
         )
-        for line in found.headlines:
+        for line in page.headlines:
             say(visible(f"  {line}"))
-    fail([] if found.refusal is None else [f"not compared with the baseline: {found.refusal}"])
+    fail([] if page.refusal is None else [f"not compared with the baseline: {page.refusal}"])

@@ -62,28 +62,28 @@ def rescore(
     with progress([str(path)]) as advance:
         recording = read(path, progress=advance)
     with working(f"scoring {len(recording):,} episodes"):
-        found = rescored(recording, spec=spec, trust=trust or trust_module or ())
+        result = rescored(recording, spec=spec, trust=trust or trust_module or ())
     target = beside(path) if write else None
     if target is not None:
-        write_whole(target, found.late_scores())
+        write_whole(target, result.late_scores())
     if out is not None:
-        _record(found, out)
+        _record(result, out)
     if json:
-        print_json({**found.to_dict(), "file": target, "out": out})
+        print_json({**result.to_dict(), "file": target, "out": out})
     else:
-        print_page(rescored_page(found))
+        print_page(rescored_page(result))
         if target is not None:
-            say(f"wrote {len(found.changes):,} scores to {target}")
+            say(f"wrote {len(result.changes):,} scores to {target}")
         if out is not None:
-            say(f"wrote {len(found.changes):,} episodes to {out}")
-    fail([rescored_headline(found)] if strict and (found.flips or found.invalid) else [])
+            say(f"wrote {len(result.changes):,} episodes to {out}")
+    fail([rescored_headline(result)] if strict and (result.flips or result.invalid) else [])
 
 
-def _record(found: RescoredRecording, out: Path) -> None:
+def _record(result: RescoredRecording, out: Path) -> None:
     """Write the episodes with the new rewards to a new file."""
     from mttp.recording.configuration import configure
 
     if out.exists():
         raise ConfigureError(f"{out} exists already; name another file by --out")
-    with configure(f"file://{quote(str(out))}", run=f"rescored by {found.grader}", kind="replay"):
-        found.record()
+    with configure(f"file://{quote(str(out))}", run=f"rescored by {result.grader}", kind="replay"):
+        result.record()

@@ -141,15 +141,15 @@ def show(
     with progress(paths) as advance:
         recording = read(paths, progress=advance)
     _check_run(recording, run)
-    wanted = recording.filter(holds, **words)
+    matching = recording.filter(holds, **words)
     if episode is not None:
-        picked = _picked(wanted, episode, of=len(recording))
+        picked = _picked(matching, episode, of=len(recording))
         rows = 0 if full and limit is None else limit
         _show_one(recording, picked, limit=rows, full=full, markdown=markdown, json=json)
     elif json:
-        _print_document(wanted, _ordered(wanted.episodes, sort, reverse=reverse), limit)
+        _print_document(matching, _ordered(matching.episodes, sort, reverse=reverse), limit)
     else:
-        _print_tables(wanted, _ordered(wanted.episodes, sort, reverse=reverse), limit, of=len(recording))
+        _print_tables(matching, _ordered(matching.episodes, sort, reverse=reverse), limit, of=len(recording))
     finish(recording.problems, strict=strict)
 
 
@@ -175,10 +175,10 @@ def _picked(recording: Recording, name: str, *, of: int) -> Episode:
         raise ReadError(f"there is no {name} episode: {why}")
     if name == "last":
         return episodes[-1]
-    rewarded = [one for one in episodes if _is_number(one.return_) and one.reward.status in _TRUSTED]
+    rewarded = [each for each in episodes if _is_number(each.return_) and each.reward.status in _TRUSTED]
     if not rewarded:
         raise ReadError(f"there is no {name} episode: none of {len(episodes):,} has a valid return")
-    return sorted(rewarded, key=lambda one: one.return_ or 0.0, reverse=name == "best")[0]
+    return sorted(rewarded, key=lambda each: each.return_ or 0.0, reverse=name == "best")[0]
 
 
 def _is_number(value: float | None) -> bool:
@@ -237,7 +237,7 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     if len(episodes) < of:
         out.print(f"{len(episodes):,} of {count(of, 'episode')}", "", sep="\n")
     if episodes:
-        texts = _ends(recording.tables, [one.trace_id for one in episodes[: _rows(limit)]])
+        texts = _ends(recording.tables, [each.trace_id for each in episodes[: _rows(limit)]])
         out.print(episodes_table(episodes, limit=_rows(limit), texts=texts))
     elif not of:
         out.print("no episodes")

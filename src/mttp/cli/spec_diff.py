@@ -48,18 +48,18 @@ def spec_diff(
     from mttp.rewards.rescoring import rescore
     from mttp.rewards.spec import RewardSpec
 
-    one, other = (RewardSpec.load(path, trust=trust or trust_module or ()) for path in (before, after))
-    found = differences(one, other)
+    earlier, later = (RewardSpec.load(path, trust=trust or trust_module or ()) for path in (before, after))
+    changes = differences(earlier, later)
     scored = None
     if on:
         recorded = recorded_episodes(on)
         with working(f"scoring {len(recorded):,} episodes"):
-            scored = rescore(recorded, one, other)
+            scored = rescore(recorded, earlier, later)
     if json:
-        document = differences_document(one, other, found)
+        document = differences_document(earlier, later, changes)
         print_json(document | {"rescored": rescoring_document(scored)} if scored else document)
     else:
         rescored = rescoring_page(scored) if scored else ()
-        print_page([*differences_page(one, other, found), *rescored])
-    if not is_enough(one, other, found):
+        print_page([*differences_page(earlier, later, changes), *rescored])
+    if not is_enough(earlier, later, changes):
         raise typer.Exit(1)

@@ -140,12 +140,12 @@ def _on_episodes(
 
     episodes = recorded_episodes(on)
     with working(f"scoring {len(episodes):,} episodes"):
-        found = validate(episodes, spec, repeats=repeats)
+        validation = validate(episodes, spec, repeats=repeats)
     if json:
-        print_json(validation_document(spec, found))
+        print_json(validation_document(spec, validation))
     else:
-        print_page(validation_page(spec, found))
-    return not found.episodes or "error" in found.statuses, found.instability
+        print_page(validation_page(spec, validation))
+    return not validation.episodes or "error" in validation.statuses, validation.instability
 
 
 def _human_scores(path: Path) -> dict[str, float]:
@@ -164,9 +164,9 @@ def _human_scores(path: Path) -> dict[str, float]:
 
 def _score(path: Path, line: int, cell: str | None) -> float:
     try:
-        found = float(cell or "")
+        score = float(cell or "")
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        score = math.nan
+    if not math.isfinite(score):
         raise SpecError(f"human is {cell!r}, expected a number", path=str(path), line=line)
-    return found
+    return score

@@ -101,9 +101,9 @@ def _print_csv(table: Table, limit: int | None) -> None:
     say(text.getvalue().removesuffix("\n"))
 
 
-def _page(found: Table, limit: int | None, width: int) -> Iterator[Block | None]:
+def _page(result: Table, limit: int | None, width: int) -> Iterator[Block | None]:
     """Yield the rows, as a table if its columns fit beside each other, and how many there are."""
-    rows, names = found.rows(limit), found.columns
+    rows, names = result.rows(limit), result.columns
     if sum(len(name) + 2 for name in names) > width:
         for number, row in enumerate(rows, 1):
             items = [fact(name, _cell(value)) for name, value in row.items() if value is not None]
@@ -114,8 +114,8 @@ def _page(found: Table, limit: int | None, width: int) -> Iterator[Block | None]
         yield table("", columns, ([_cell(value) for value in row.values()] for row in rows))
     if not rows:
         yield note(f"no rows; the columns are {', '.join(names)}")
-    if len(rows) < len(found):
-        yield note(f"{len(rows):,} of {len(found):,} rows; --limit 0 prints all")
+    if len(rows) < len(result):
+        yield note(f"{len(rows):,} of {len(result):,} rows; --limit 0 prints all")
 
 
 def _kind(values: Iterable[object]) -> str:

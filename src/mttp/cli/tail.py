@@ -75,8 +75,8 @@ def tail(
         for arrived in follower.poll():
             ended.add(arrived.spans)
             if ended.new >= _ROOM:
-                shown.extend(means.line(one) for one in ended.take())
-        shown.extend(means.line(one) for one in ended.take())
+                shown.extend(means.line(episode) for episode in ended.take())
+        shown.extend(means.line(episode) for episode in ended.take())
 
     with closing(ended), until_interrupted():
         with working("reading"):
@@ -155,51 +155,51 @@ class _RunningMeans:
 
 
 def _print(line: _EpisodeLine) -> None:
-    one = line.episode
-    clock = moment(one.start_time or None)[11:19]
-    what = " ".join(filter(None, (one.env, one.task)))
-    words = [f"{count(one.length or 0, 'step')}", f"return {number(one.return_)}"]
-    if one.success is not None:
-        words.append("success" if one.success else "failure")
+    episode = line.episode
+    clock = moment(episode.start_time or None)[11:19]
+    what = " ".join(filter(None, (episode.env, episode.task)))
+    words = [f"{count(episode.length or 0, 'step')}", f"return {number(episode.return_)}"]
+    if episode.success is not None:
+        words.append("success" if episode.success else "failure")
     means = [f"mean {number(line.mean_return)}"] if line.mean_return is not None else []
     means += [f"{line.success:.0%} success"] if line.success is not None else []
-    text = printed(f"{clock}  {one.trace_id[:8]}  {what}  {', '.join(words)}  ")
+    text = printed(f"{clock}  {episode.trace_id[:8]}  {what}  {', '.join(words)}  ")
     text.append_text(printed(", ".join(means), style="dim"))
-    if wrong := _wrong(one):
+    if wrong := _wrong(episode):
         text.append_text(printed(f"  {wrong}", style="red"))
     console().print(text, soft_wrap=True)
 
 
-def _wrong(one: EpisodeFigures) -> str:
+def _wrong(episode: EpisodeFigures) -> str:
     """What went wrong: the status, an invalid reward, and components with errors."""
-    words = [] if one.status == "completed" else [one.status]
-    if one.reward_status not in ("ok", "missing"):
-        words.append(f"reward {one.reward_status}")
-    words += [f"{name} {status}" for name, status in one.component_statuses.items()]
-    words += [f"failed check {name}" for name in one.failed_checks]
+    words = [] if episode.status == "completed" else [episode.status]
+    if episode.reward_status not in ("ok", "missing"):
+        words.append(f"reward {episode.reward_status}")
+    words += [f"{name} {status}" for name, status in episode.component_statuses.items()]
+    words += [f"failed check {name}" for name in episode.failed_checks]
     return ", ".join(words)
 
 
 def _print_json(line: _EpisodeLine) -> None:
     """Print an episode as one line of JSON."""
-    one = line.episode
+    episode = line.episode
     document = {
-        "episode": one.trace_id,
-        "start": one.start_time,
-        "run": one.run,
-        "env": one.env,
-        "task": one.task,
-        "status": one.status,
-        "outcome": one.outcome,
-        "length": one.length,
-        "return": one.return_,
-        "reward": one.reward,
-        "reward_status": one.reward_status,
-        "components": one.components,
-        "component_statuses": one.component_statuses,
-        "failed_checks": one.failed_checks,
-        "tokens": one.tokens,
-        "duration": one.duration,
+        "episode": episode.trace_id,
+        "start": episode.start_time,
+        "run": episode.run,
+        "env": episode.env,
+        "task": episode.task,
+        "status": episode.status,
+        "outcome": episode.outcome,
+        "length": episode.length,
+        "return": episode.return_,
+        "reward": episode.reward,
+        "reward_status": episode.reward_status,
+        "components": episode.components,
+        "component_statuses": episode.component_statuses,
+        "failed_checks": episode.failed_checks,
+        "tokens": episode.tokens,
+        "duration": episode.duration,
         "mean_return": line.mean_return,
         "mean_success": line.success,
     }
@@ -207,4 +207,4 @@ def _print_json(line: _EpisodeLine) -> None:
 
 
 def _refused(problems: Sequence[Problem]) -> str:
-    return next((str(one) for one in problems if one.kind in ("not_traces", "damaged_file")), "")
+    return next((str(problem) for problem in problems if problem.kind in ("not_traces", "damaged_file")), "")

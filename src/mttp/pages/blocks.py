@@ -59,8 +59,8 @@ def state_of(word: str) -> str:
 
 def section(id: str, title: str, blocks: Iterable[Block | None]) -> Block | None:
     """A section of the blocks that are not None; None if there are none."""
-    kept = [block for block in blocks if block is not None]
-    return {"id": id, "title": title, "blocks": kept} if kept else None
+    present = [block for block in blocks if block is not None]
+    return {"id": id, "title": title, "blocks": present} if present else None
 
 
 def note(text: str, state: str = "plain") -> Block:
@@ -131,7 +131,7 @@ def table(
     is_folded: bool = False,
 ) -> Block | None:
     """A table; None without rows. A folded one shows its rows on request."""
-    cells = [[jsonable(cell) for cell in one] for one in rows]
+    cells = [[jsonable(cell) for cell in row] for row in rows]
     return (
         {
             "type": "table",
@@ -175,23 +175,25 @@ def lines(
     title: str, x: dict[str, str], y: dict[str, str], curves: Sequence[Block], note: str
 ) -> Block | None:
     """A chart of curves; None without any value."""
-    kept = [one for one in curves if any(value is not None for value in one["y"])]
-    return {"type": "lines", "title": title, "x": x, "y": y, "series": kept, "note": note} if kept else None
+    series = [curve for curve in curves if any(value is not None for value in curve["y"])]
+    return (
+        {"type": "lines", "title": title, "x": x, "y": y, "series": series, "note": note} if series else None
+    )
 
 
 def histogram(title: str, x: dict[str, str], values: Mapping[str, Values], note: str = "") -> Any:
     """A histogram of the finite values by series, in bins that all series share; None without any."""
     import numpy as np
 
-    finite = {name: _finite(found) for name, found in values.items()}
+    finite = {name: _finite(numbers) for name, numbers in values.items()}
     together = np.concatenate([*finite.values(), np.empty(0)])
     if not len(together):
         return None
     edges = np.histogram_bin_edges(together, bins=_bins(together))
     counted = [
-        {"name": name, "counts": np.histogram(found, edges)[0].tolist()}
-        for name, found in finite.items()
-        if len(found)
+        {"name": name, "counts": np.histogram(numbers, edges)[0].tolist()}
+        for name, numbers in finite.items()
+        if len(numbers)
     ]
     left_out = sum(map(len, values.values())) - len(together)
     missing = f" {left_out:,} without a value are not shown." if left_out else ""
@@ -208,8 +210,8 @@ def histogram(title: str, x: dict[str, str], values: Mapping[str, Values], note:
 def _finite(values: Values) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    found = np.asarray(values, dtype=float)
-    finite: np.ndarray[Any, Any] = found[np.isfinite(found)]
+    numbers = np.asarray(values, dtype=float)
+    finite: np.ndarray[Any, Any] = numbers[np.isfinite(numbers)]
     return finite
 
 
@@ -237,12 +239,12 @@ def scatter(
     drawn = [
         {
             "name": name,
-            "x": [one[0] for one in found],
-            "y": [one[1] for one in found],
-            "episodes": [one[2] for one in found],
+            "x": [row[0] for row in rows],
+            "y": [row[1] for row in rows],
+            "episodes": [row[2] for row in rows],
         }
-        for name, found in points.items()
-        if found
+        for name, rows in points.items()
+        if rows
     ]
     return (
         {"type": "scatter", "title": title, "x": x, "y": y, "series": drawn, "note": note} if drawn else None

@@ -31,17 +31,17 @@ _OUTCOMES: Final = {"whole": "", "changed": "changed", "lost": "lost", "refused"
 
 def check_document(findings: Findings) -> dict[str, Any]:
     """Return the findings as an object of plain data."""
-    found: dict[str, Any] = jsonable(findings)
-    return {"findings": found.pop("all")} | found
+    data: dict[str, Any] = jsonable(findings)
+    return {"findings": data.pop("all")} | data
 
 
 def check_headline(findings: Findings) -> str:
     """Return the numbers of findings by level, and of checked spans."""
     times = sum(findings.levels.values())
     levels = ", ".join(f"{number:,} of level {level}" for level, number in findings.levels.items())
-    found = f"{count(times, 'finding')} ({levels})" if times else "no findings"
+    words = f"{count(times, 'finding')} ({levels})" if times else "no findings"
     others = f"; {count(findings.foreign, 'span')} of other libraries" if findings.foreign else ""
-    return f"{found} in {count(findings.spans, 'span')}{others}"
+    return f"{words} in {count(findings.spans, 'span')}{others}"
 
 
 def check_page(findings: Findings) -> Iterator[Block | None]:

@@ -114,10 +114,10 @@ class Transcript:
             block = message_block(message, part)
             for asked, call in zip(message.get("tool_calls") or (), block["blocks"], strict=False):
                 self._open.append(_OpenCall(agent, _id(asked), call["title"].removeprefix("calls "), call))
-                if (made := _made(tools, self._open[-1])) is not None:
-                    tools[:] = [tool for tool in tools if tool is not made]
-                    call["blocks"] += contents("result", made.result)
-                    add_call(call, made)
+                if (tool_call := _made(tools, self._open[-1])) is not None:
+                    tools[:] = [tool for tool in tools if tool is not tool_call]
+                    call["blocks"] += contents("result", tool_call.result)
+                    add_call(call, tool_call)
             yield block
 
 

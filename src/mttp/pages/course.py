@@ -30,7 +30,7 @@ def timeline(episode: Episode) -> Block | None:
     spans = [_bar("episode", "episode", 0, episode, origin, None)]
     for place, step in enumerate(episode.steps[:_MOST_SPANS]):
         spans.append(_bar(f"step {step.index}", "step", 1, step, origin, place))
-        spans += [_bar(one.name or one.operation, "call", 2, one, origin, place) for one in step.calls]
+        spans += [_bar(call.name or call.operation, "call", 2, call, origin, place) for call in step.calls]
         spans += _scoring_bars(step.rewards, 2, origin, place)
     spans += _scoring_bars(episode.rewards, 1, origin, None)
     known = sorted(filter(None, spans), key=lambda span: (span["start"], span["depth"]))[:_MOST_SPANS]

@@ -45,7 +45,8 @@ def page(
     """
     yield facts(_headline(episode))
     yield from (
-        note(text, state) for state, text in (*_warnings(episode), *(("bad", one) for one in problems))
+        note(text, state)
+        for state, text in (*_warnings(episode), *(("bad", problem) for problem in problems))
     )
     is_read = any(text_of(step.action) or messages(step.observation) for step in episode.steps)
     over_steps = section("course", "Over the steps", course(episode))
@@ -58,8 +59,8 @@ def page(
     yield None if group is None else section("group", f"Group {group.id}", _group(group, episode))
     yield over_steps if is_read else None
     yield section("facts", "Facts", [facts(_facts(episode)), *contents("inputs", episode.inputs)])
-    said = [annotation_words(annotation, episode) for annotation in episode.annotations]
-    yield section("annotations", "Annotations", map(note, (*said, *map(_result, episode.results))))
+    notes = [annotation_words(annotation, episode) for annotation in episode.annotations]
+    yield section("annotations", "Annotations", map(note, (*notes, *map(_result, episode.results))))
     yield section("timeline", "Timeline", [timeline(episode)])
 
 

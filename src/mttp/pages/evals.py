@@ -37,12 +37,12 @@ def document(
 
     `sizes` says for which k pass@k and pass^k are estimated.
     """
-    found: dict[str, Any] = jsonable(evaluation)
-    found.pop("baseline_samples", None)
-    found["summary"] = _summary(evaluation.summary(sizes=sizes))
-    found["slices"] = {name: _summary(of) for name, of in evaluation.by_slice(sizes=sizes).items()}
-    found["graders"] = _grader_documents(evaluation, graders)
-    return found | {"results": jsonable(list(evaluation.latest().values()))}
+    data: dict[str, Any] = jsonable(evaluation)
+    data.pop("baseline_samples", None)
+    data["summary"] = _summary(evaluation.summary(sizes=sizes))
+    data["slices"] = {name: _summary(of) for name, of in evaluation.by_slice(sizes=sizes).items()}
+    data["graders"] = _grader_documents(evaluation, graders)
+    return data | {"results": jsonable(list(evaluation.latest().values()))}
 
 
 def _grader_documents(evaluation: Evaluation, graders: Sequence[GraderHealth]) -> list[dict[str, Any]]:
@@ -53,9 +53,9 @@ def _grader_documents(evaluation: Evaluation, graders: Sequence[GraderHealth]) -
 
 def _summary(summary: EvalSummary) -> dict[str, Any]:
     """Return a summary as plain data, with derived figures and the method of each interval."""
-    found: dict[str, Any] = jsonable(asdict(summary))
+    data: dict[str, Any] = jsonable(asdict(summary))
     low_high, method = _rate_interval(summary)
-    return found | {
+    return data | {
         "pass_rate_interval": _interval(low_high, method, summary.judged_tasks),
         "coverage": summary.coverage,
         "delta_interval": _interval(summary.delta_interval, summary.delta_method or "", summary.compared),
@@ -63,8 +63,8 @@ def _summary(summary: EvalSummary) -> dict[str, Any]:
     }
 
 
-def _interval(found: tuple[float, float] | None, method: str, tasks: int) -> dict[str, Any] | None:
-    return found and {"low": found[0], "high": found[1], "method": method, "tasks": tasks}
+def _interval(bounds: tuple[float, float] | None, method: str, tasks: int) -> dict[str, Any] | None:
+    return bounds and {"low": bounds[0], "high": bounds[1], "method": method, "tasks": tasks}
 
 
 def _rate_interval(summary: EvalSummary) -> tuple[tuple[float, float] | None, str]:
@@ -79,8 +79,8 @@ def _rate_interval(summary: EvalSummary) -> tuple[tuple[float, float] | None, st
         return None, SHARE_INTERVAL
     if summary.judged == tasks or not summary.pass_error:
         return share_interval(round(rate * tasks), tasks), SHARE_INTERVAL
-    found = t_interval(rate, summary.pass_error, tasks)
-    return found and (max(found[0], 0.0), min(found[1], 1.0)), CLUSTERED_INTERVAL
+    bounds = t_interval(rate, summary.pass_error, tasks)
+    return bounds and (max(bounds[0], 0.0), min(bounds[1], 1.0)), CLUSTERED_INTERVAL
 
 
 def page(

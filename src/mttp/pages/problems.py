@@ -22,7 +22,7 @@ def problems_section(problems: Sequence[Problem], counts: Mapping[str, int]) -> 
     faults = table(
         "Faults",
         [column("kind"), column("count", kind="number")],
-        sorted(counts.items(), key=lambda one: -one[1]),
+        sorted(counts.items(), key=lambda item: -item[1]),
         "Values that could not be recorded as they were given.",
     )
     return section("problems", "Problems", [table("Problems of the recording", columns, rows, more), faults])

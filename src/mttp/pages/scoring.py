@@ -52,8 +52,13 @@ def cases_document(spec: RewardSpec, report: CaseReport) -> dict[str, Any]:
         "failed": report.failed,
         "cases": [_case(outcome) for outcome in report.outcomes],
         "better": [
-            {"better": one.stated.better, "than": one.stated.than, "margin": one.margin, "miss": one.miss}
-            for one in report.orders
+            {
+                "better": order.stated.better,
+                "than": order.stated.than,
+                "margin": order.margin,
+                "miss": order.miss,
+            }
+            for order in report.orders
         ],
         "coverage": jsonable(report.coverage),
         "instability": _instability_document(report.instability),
@@ -61,14 +66,14 @@ def cases_document(spec: RewardSpec, report: CaseReport) -> dict[str, Any]:
     }
 
 
-def _instability_document(found: Instability | None) -> dict[str, Any] | None:
+def _instability_document(instability: Instability | None) -> dict[str, Any] | None:
     """Return the instability of repeated scorings as an object of plain data; None without repeats."""
-    if found is None:
+    if instability is None:
         return None
-    interval = share_interval(found.unstable, found.samples)
+    interval = share_interval(instability.unstable, instability.samples)
     return {
-        **jsonable(found),
-        "rate": found.rate,
+        **jsonable(instability),
+        "rate": instability.rate,
         "interval": list(interval) if interval is not None else None,
         "interval_method": SHARE_INTERVAL if interval is not None else None,
     }
@@ -191,46 +196,46 @@ def _remedy(mutant: Mutant) -> str:
     return f"a case in which {' and '.join(mutant.components)} makes a difference"
 
 
-def validation_document(spec: RewardSpec, found: Validation) -> dict[str, Any]:
+def validation_document(spec: RewardSpec, validation: Validation) -> dict[str, Any]:
     """Return a validation as an object of plain data."""
     return {
         "spec": jsonable(spec.identity),
-        "episodes": len(found.episodes),
-        "without_inputs": found.without_inputs,
-        "lacking": dict(found.lacking),
-        "without_group": found.without_group,
-        "statuses": dict(found.statuses),
-        "errors": dict(found.errors),
-        "verdicts": dict(found.verdicts),
-        "failed_checks": dict(found.failed_checks),
-        "mean": found.mean,
-        "instability": _instability_document(found.instability),
-        "agreements": [_agreement(one) for one in found.agreements],
-        "rates": jsonable(found.rates),
-        "unread_labels": dict(found.unread_labels),
+        "episodes": len(validation.episodes),
+        "without_inputs": validation.without_inputs,
+        "lacking": dict(validation.lacking),
+        "without_group": validation.without_group,
+        "statuses": dict(validation.statuses),
+        "errors": dict(validation.errors),
+        "verdicts": dict(validation.verdicts),
+        "failed_checks": dict(validation.failed_checks),
+        "mean": validation.mean,
+        "instability": _instability_document(validation.instability),
+        "agreements": [_agreement(episode) for episode in validation.agreements],
+        "rates": jsonable(validation.rates),
+        "unread_labels": dict(validation.unread_labels),
         "scored": [
             {
-                "trace_id": one.trace_id,
-                "task": one.task,
-                "values": [result.value for result in one.results],
-                "status": one.result.status,
-                "verdict": one.result.verdict,
-                "failed_checks": list(one.result.failed_checks),
-                "error": one.result.error,
+                "trace_id": episode.trace_id,
+                "task": episode.task,
+                "values": [result.value for result in episode.results],
+                "status": episode.result.status,
+                "verdict": episode.result.verdict,
+                "failed_checks": list(episode.result.failed_checks),
+                "error": episode.result.error,
             }
-            for one in found.episodes
+            for episode in validation.episodes
         ],
     }
 
 
-def _agreement(one: RaterAgreement) -> dict[str, Any]:
-    interval = _interval(one)
-    data: dict[str, Any] = jsonable(one)
+def _agreement(agreement: RaterAgreement) -> dict[str, Any]:
+    interval = _interval(agreement)
+    data: dict[str, Any] = jsonable(agreement)
     return data | {
         "agreement": data.pop("share"),
         "interval": list(interval) if interval is not None else None,
         "interval_method": SHARE_INTERVAL if interval is not None else None,
-        "alpha_level": "nominal" if one.compared == "verdict" else "interval",
+        "alpha_level": "nominal" if agreement.compared == "verdict" else "interval",
     }
 
 
@@ -241,26 +246,26 @@ def _interval(rater: RaterAgreement) -> tuple[float, float] | None:
     return share_interval(rater.share * rater.effective, rater.effective)
 
 
-def validation_page(spec: RewardSpec, found: Validation) -> Iterator[Block | None]:
+def validation_page(spec: RewardSpec, validation: Validation) -> Iterator[Block | None]:
     """Yield statistics of the scoring, then a row for each rater."""
-    episodes, valid = len(found.episodes), found.statuses.get("ok", 0)
+    episodes, valid = len(validation.episodes), validation.statuses.get("ok", 0)
     yield note(f"{spec.name} {spec.version}: {count(episodes, 'episode')} scored")
-    yield note(f"mean reward {number(found.mean)}, of {valid:,} of {episodes:,}")
-    invalid = {status: times for status, times in found.statuses.items() if status != "ok"}
+    yield note(f"mean reward {number(validation.mean)}, of {valid:,} of {episodes:,}")
+    invalid = {status: times for status, times in validation.statuses.items() if status != "ok"}
     for what, counts, state in (
-        ("verdicts", found.verdicts, "plain"),
-        ("failed checks", found.failed_checks, "plain"),
+        ("verdicts", validation.verdicts, "plain"),
+        ("failed checks", validation.failed_checks, "plain"),
         ("not ok", invalid, "warn"),
-        ("labels that mean neither pass nor fail", found.unread_labels, "warn"),
+        ("labels that mean neither pass nor fail", validation.unread_labels, "warn"),
     ):
         if counts:
             words = ", ".join(f"{name} {times:,}" for name, times in sorted(counts.items()))
             yield note(f"{what}: {words}", state)
-    if found.instability is not None:
-        yield _instability_note(found.instability, "episode")
-    yield _reasons("Errors", found.errors)
-    yield _unscored(found.lacking, found.without_group)
-    yield from _rates(found.rates)
+    if validation.instability is not None:
+        yield _instability_note(validation.instability, "episode")
+    yield _reasons("Errors", validation.errors)
+    yield _unscored(validation.lacking, validation.without_group)
+    yield from _rates(validation.rates)
     columns = [
         *(column("rater"), column("what"), column("n", kind="number"), column("left_out", kind="number")),
         *(column(name, kind="number") for name in ("agreed", "kappa", "tau-b", "alpha")),
@@ -270,7 +275,7 @@ def validation_page(spec: RewardSpec, found: Validation) -> Iterator[Block | Non
             *(rater.by, f"{rater.key} to {rater.compared}", rater.episodes, rater.left_out or None),
             *(_agreed(rater), rater.kappa, rater.tau_b, rater.alpha),
         )
-        for rater in found.agreements
+        for rater in validation.agreements
     ]
     yield table("Agreement with raters", columns, rows, _LEGEND) or note(
         "these episodes have no annotated score, outcome or label"
@@ -349,7 +354,7 @@ def rescoring_document(found: Rescoring) -> dict[str, Any]:
     }
 
 
-def rescoring_page(found: Rescoring) -> Iterator[Block | None]:
+def rescoring_page(rescoring: Rescoring) -> Iterator[Block | None]:
     """Yield a row for each slice, then the episodes that changed most, and why rewards are invalid."""
     counts = ("episodes", "changed", "flipped")
     columns = [column("slice"), *(column(name, kind="number") for name in counts), column("invalid")]
@@ -360,11 +365,11 @@ def rescoring_page(found: Rescoring) -> Iterator[Block | None]:
             f"{each.invalid_before:,} → {each.invalid_after:,}",
             *(each.mean_before, each.mean_after, each.tau_b),
         )
-        for each in found.slices
+        for each in rescoring.slices
     ]
     yield table("Rescored", columns, rows)
     changed = sorted(
-        (each for each in found.episodes if each.changed or each.flipped), key=_size, reverse=True
+        (each for each in rescoring.episodes if each.changed or each.flipped), key=_size, reverse=True
     )
     columns = [column("episode", kind="episode"), column("task")]
     columns += [*(column(name, kind="number") for name in ("before", "after")), column("verdict")]
@@ -376,12 +381,12 @@ def rescoring_page(found: Rescoring) -> Iterator[Block | None]:
         for each in changed[:_MOST]
     ]
     yield table("Episodes that change most", columns, changes, _more(changed))
-    if found.reasons_before == found.reasons_after:
-        yield _reasons("Invalid by A and B", found.reasons_before)
+    if rescoring.reasons_before == rescoring.reasons_after:
+        yield _reasons("Invalid by A and B", rescoring.reasons_before)
     else:
-        yield _reasons("Invalid by A", found.reasons_before)
-        yield _reasons("Invalid by B", found.reasons_after)
-    yield _unscored(found.lacking)
+        yield _reasons("Invalid by A", rescoring.reasons_before)
+        yield _reasons("Invalid by B", rescoring.reasons_after)
+    yield _unscored(rescoring.lacking)
 
 
 def _size(each: Rescored) -> tuple[bool, float]:
@@ -401,24 +406,27 @@ def _more(changed: Sequence[object]) -> str:
     return f"{len(changed) - _MOST:,} more, listed by --json" if len(changed) > _MOST else ""
 
 
-def rescored_headline(found: RescoredRecording) -> str:
+def rescored_headline(rescored: RescoredRecording) -> str:
     """Return how many rewards, verdicts and advantages change."""
-    changed = sum(change.changed for change in found.changes)
+    changed = sum(change.changed for change in rescored.changes)
     return (
-        f"{found.grader}: {changed:,} of {count(len(found.changes), 'reward')} change, "
-        f"{count(len(found.flips), 'verdict')} flip, {count(len(found.reversals), 'advantage')} change sign"
+        f"{rescored.grader}: {changed:,} of {count(len(rescored.changes), 'reward')} change, "
+        f"{count(len(rescored.flips), 'verdict')} flip, "
+        f"{count(len(rescored.reversals), 'advantage')} change sign"
     )
 
 
-def rescored_page(found: RescoredRecording) -> Iterator[Block | None]:
+def rescored_page(rescored: RescoredRecording) -> Iterator[Block | None]:
     """Yield how much changes, why rewards are invalid, and the episodes that change most."""
-    old, new = found.means
-    yield note(rescored_headline(found), "warn" if found.flips or found.invalid else "plain")
+    old, new = rescored.means
+    yield note(rescored_headline(rescored), "warn" if rescored.flips or rescored.invalid else "plain")
     yield note(f"mean reward {number(old)} recorded, {number(new)} by the new spec")
-    yield _reasons("Invalid", found.invalid)
-    yield _unscored(found.lacking, found.without_group)
+    yield _reasons("Invalid", rescored.invalid)
+    yield _unscored(rescored.lacking, rescored.without_group)
     changed = sorted(
-        (change for change in found.changes if change.changed or change.flipped), key=_distance, reverse=True
+        (change for change in rescored.changes if change.changed or change.flipped),
+        key=_distance,
+        reverse=True,
     )
     columns = [column("episode", kind="episode"), column("task")]
     columns += [column(name, kind="number") for name in ("old", "new")]

@@ -99,7 +99,7 @@ def _gates(spec: RewardSpec, part: ComponentEntry) -> bool:
 
 
 def _has_check(spec: RewardSpec) -> bool:
-    return any(part.kind == "check" for one in spec.everything() for part in one.parts)
+    return any(part.kind == "check" for each in spec.everything() for part in each.parts)
 
 
 def _combination(spec: RewardSpec) -> str:
@@ -154,13 +154,13 @@ def finding_lines(spec: RewardSpec, findings: Sequence[LintFinding], path: str) 
 
 def findings_document(spec: RewardSpec, findings: Sequence[LintFinding]) -> dict[str, Any]:
     """Return a spec's identity and findings as an object of plain data."""
-    errors = sum(one.severity == "error" for one in findings)
+    errors = sum(finding.severity == "error" for finding in findings)
     return {
         "spec": jsonable(spec.identity),
         "code_gaps": list(spec.code_gaps),
         "errors": errors,
         "warnings": len(findings) - errors,
-        "findings": [jsonable(one) for one in findings],
+        "findings": [jsonable(finding) for finding in findings],
     }
 
 

@@ -57,8 +57,8 @@ def document(summary: Summary) -> dict[str, Any]:
         "duplicates": summary.duplicates,
         "problems": summary.problems,
     }
-    found: dict[str, Any] = jsonable(figures_of_all)
-    return found
+    data: dict[str, Any] = jsonable(figures_of_all)
+    return data
 
 
 def _run(id_: str, summary: Summary, *, lacking: bool) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def _figures(summary: Summary, *, lacking: bool) -> dict[str, Any]:
         "annotations": summary.annotations,
         "verdicts": [
             {
-                "time": moment(one.time),
-                "verdict": one.verdict,
-                "evidence": one.evidence,
-                "episode": one.episode,
+                "time": moment(verdict.time),
+                "verdict": verdict.verdict,
+                "evidence": verdict.evidence,
+                "episode": verdict.episode,
             }
-            for one in summary.verdicts
+            for verdict in summary.verdicts
         ],
         "return": jsonable(returns)
         | {
@@ -262,9 +262,9 @@ def _partial(partial: Mapping[str, Any] | None) -> str:
     return text
 
 
-def _part(found: Mapping[str, Any]) -> str:
+def _part(part: Mapping[str, Any]) -> str:
     """Return ` (25 of 30)` if not all values are known, else nothing."""
-    return "" if found["count"] == found["of"] else f" ({of(found['count'], found['of'])})"
+    return "" if part["count"] == part["of"] else f" ({of(part['count'], part['of'])})"
 
 
 def _mean(returns: Mapping[str, Any]) -> str:

@@ -85,18 +85,18 @@ def _placed(
 
     None if the values fit no tokens.
     """
-    found: list[float | None] = jsonable(_rounded(values))
+    numbers: list[float | None] = jsonable(_rounded(values))
     total = prompt + completion
-    if alignment == "completion" and len(found) == completion:
-        return [None] * prompt + found
-    if alignment == "prompt" and len(found) == prompt:
-        return found + [None] * completion
-    if alignment == "all" and len(found) >= total:
-        return found[len(found) - total :]  # without those of a prefix that an earlier block holds
+    if alignment == "completion" and len(numbers) == completion:
+        return [None] * prompt + numbers
+    if alignment == "prompt" and len(numbers) == prompt:
+        return numbers + [None] * completion
+    if alignment == "all" and len(numbers) >= total:
+        return numbers[len(numbers) - total :]  # without those of a prefix that an earlier block holds
     if alignment == "sampled" and tokens.masks is not None:
         sampled = np.flatnonzero(tokens.masks)
-        if len(sampled) == len(found) and len(tokens.masks) <= total:
-            return _spread(found, sampled + total - len(tokens.masks), total)
+        if len(sampled) == len(numbers) and len(tokens.masks) <= total:
+            return _spread(numbers, sampled + total - len(tokens.masks), total)
     return None
 
 
@@ -108,8 +108,8 @@ def _rounded(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
         size = np.floor(np.log10(np.abs(wide)))
         scale = 10.0 ** (4 - np.where(np.isfinite(size), np.clip(size, -280, 280), 0))
-        found: np.ndarray[Any, Any] = np.where(np.isfinite(wide), np.round(wide * scale) / scale, wide)
-    return found
+        rounded: np.ndarray[Any, Any] = np.where(np.isfinite(wide), np.round(wide * scale) / scale, wide)
+    return rounded
 
 
 def _spread(values: Sequence[float | None], places: np.ndarray[Any, Any], total: int) -> list[float | None]:

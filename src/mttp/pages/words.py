@@ -58,8 +58,8 @@ def duration(seconds: float | None) -> str:
         return f"-{duration(-seconds)}"
     for size, unit in _UNITS:
         if seconds >= size:
-            found = seconds / size
-            return f"{found:,.0f} {unit}" if found >= 999.5 else f"{found:.3g} {unit}"
+            amount = seconds / size
+            return f"{amount:,.0f} {unit}" if amount >= 999.5 else f"{amount:.3g} {unit}"
     return "0 s" if seconds == 0 else f"{seconds * 1e9:.3g} ns"
 
 

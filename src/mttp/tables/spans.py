@@ -270,8 +270,8 @@ Columns that are computed from a span: their type, attributes that it has if it 
 statuses of components without a score, and `weights` the weights. `labels` has the user-supplied values that
 are labels as text, and null for each other value; `label` is that of an annotation. `prompt` and `completion`
 are the text of observation and action, or of the messages of a call of a model; `exchange` are the texts of
-messages that are new in an observation or call, and of arguments and results of tools. `step_gradings` are the
-results of graders for the steps of a block, JSON. `fault_kinds` and `omitted_names` have the kind of each
+messages that are new in an observation or call, and of arguments and results of tools. `step_gradings` are
+the results of graders for the steps of a block, JSON. `fault_kinds` and `omitted_names` have the kind of each
 fault and the attribute of each omission, also those of the steps of a block.
 
 `action_text` is what the policy wrote, null beside `token_ids`, and `observation_text` what it was given

@@ -87,15 +87,15 @@ class CurveCharts:
 
     def _curves(self, column: str, axis: Axis, of_updates: bool) -> Curves:
         """Return the curves of all sides."""
-        made: list[Curves] = []
+        charts: list[Curves] = []
         for episodes, updates, timeline, labels in self._sides:
             columns = updates if of_updates else episodes
             if column in columns:
                 values: Floats = columns[column].astype(float)
                 values = np.where(np.isfinite(values), values, np.nan)
-                made.append(timeline.curves(column, values, labels, axis=axis, of_updates=of_updates))
-        shown = [curve for each in made for curve in each.curves if curve.x]
-        width = max(each.width for each in made)
+                charts.append(timeline.curves(column, values, labels, axis=axis, of_updates=of_updates))
+        shown = [curve for each in charts for curve in each.curves if curve.x]
+        width = max(each.width for each in charts)
         return Curves(metric=column, axis=axis, curves=tuple(shown[:_MOST_CURVES]), width=width)
 
 

@@ -180,22 +180,22 @@ class EpisodeIndex:
         if not places:
             raise ReadError(f"there is no episode {trace_id}")
         files = {number: path for path, number in self._files.items()}
-        wanted = {trace_id, *self._late.of(trace_id)}
+        trace_ids = {trace_id, *self._late.of(trace_id)}
         records: list[SpanRecord] = []
         for place in places:
             part = None if place["first"] is None else FilePart(place["first"], place["last"])
-            records += _spans_of(files[place["file"]], part, wanted)
+            records += _spans_of(files[place["file"]], part, trace_ids)
         return read(_Held(records))
 
     def runs(self) -> list[Run]:
         """The runs in order of start."""
-        found = []
+        runs = []
         for spans in [*self._runs.values()]:
             try:
-                found.append(run_codec.decode(list(spans.values())))
+                runs.append(run_codec.decode(list(spans.values())))
             except Exception:  # a broken run must not hide the others
                 continue
-        return sorted(found, key=lambda run: (run.start_time or 0, run.id))
+        return sorted(runs, key=lambda run: (run.start_time or 0, run.id))
 
     @property
     def problems(self) -> list[Problem]:
@@ -251,13 +251,13 @@ class EpisodeIndex:
         number = self._files.setdefault(arrived.path, len(self._files))
         places: dict[str, None] = {}
         self._growing.add(arrived.spans)
-        for one in arrived.spans:
-            self._counted.add(one)
-            if self.annotations is not None and is_annotation(one):
-                self.annotations[one.trace_id] = annotation_codec.decode(one)
-            if is_run(one):
-                self._runs.setdefault(one.trace_id, {}).setdefault(one.span_id, one)
-            for trace_id in self._late.about(one):
+        for span in arrived.spans:
+            self._counted.add(span)
+            if self.annotations is not None and is_annotation(span):
+                self.annotations[span.trace_id] = annotation_codec.decode(span)
+            if is_run(span):
+                self._runs.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
+            for trace_id in self._late.about(span):
                 places[trace_id] = None
         if places:
             self._store_places(places, number, arrived.part)
@@ -313,7 +313,7 @@ class EpisodeIndex:
             return self._connection.cursor()
 
     def _refused(self) -> str:
-        wrong = [one for one in self.problems if one.kind in ("not_traces", "damaged_file")]
+        wrong = [problem for problem in self.problems if problem.kind in ("not_traces", "damaged_file")]
         return str(wrong[0]) if wrong else ""
 
 
@@ -373,13 +373,13 @@ class _Held:
         return self.spans
 
 
-def _spans_of(path: Path, part: FilePart | None, wanted: set[str]) -> Iterator[SpanRecord]:
+def _spans_of(path: Path, part: FilePart | None, trace_ids: set[str]) -> Iterator[SpanRecord]:
     """The spans of some traces in a part of a file; without a part, in all of it."""
     if part is None and is_parquet(path):
-        yield from parquet.read_traces(path, wanted)
+        yield from parquet.read_traces(path, trace_ids)
         return
     if part is None:
-        yield from (record for record in Scan(str(path), arrays=True) if record.trace_id in wanted)
+        yield from (record for record in Scan(str(path), arrays=True) if record.trace_id in trace_ids)
         return
     for line in lines.decode(path, arrays=True, part=part):
-        yield from (span for span in line.spans or () if span.trace_id in wanted)
+        yield from (span for span in line.spans or () if span.trace_id in trace_ids)

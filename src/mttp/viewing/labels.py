@@ -97,15 +97,15 @@ def label_routes(
         return answer(await run_in_threadpool(labels.of, request.path_params["trace_id"]))
 
     async def following(request: Request) -> Response:
-        found = await asked(request, _Next)
-        return answer(await run_in_threadpool(labels.next, found.skipped))
+        queue = await asked(request, _Next)
+        return answer(await run_in_threadpool(labels.next, queue.skipped))
 
     async def add(request: Request) -> Response:
-        found = await asked(request, _Label)
-        if (found.score is not None) + (found.note is not None) + found.best != 1:
+        label = await asked(request, _Label)
+        if (label.score is not None) + (label.note is not None) + label.best != 1:
             raise ConfigureError("the label is not valid: give one of score, note and best")
-        named = {"draw": found.draw, "score": found.score, "note": found.note, "best": found.best}
-        return answer(await run_in_threadpool(lambda: labels.label(found.episode, **named)))
+        named = {"draw": label.draw, "score": label.score, "note": label.note, "best": label.best}
+        return answer(await run_in_threadpool(lambda: labels.label(label.episode, **named)))
 
     async def undo(request: Request) -> Response:
         await asked(request, _Undo)
@@ -124,6 +124,6 @@ def _check_token(request: Request, token: str) -> None:
     """Raise HTTPException for a request that no page of this server sent."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "a label needs the header Content-Type: application/json")
-    given = request.headers.get(TOKEN_HEADER, "")
-    if not hmac.compare_digest(given.encode(), token.encode()):
+    header = request.headers.get(TOKEN_HEADER, "")
+    if not hmac.compare_digest(header.encode(), token.encode()):
         raise HTTPException(403, f"a label needs this server's token in the header {TOKEN_HEADER}")

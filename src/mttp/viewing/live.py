@@ -20,7 +20,7 @@ from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import Figures, figures
 from mttp.viewing.index import EpisodeIndex, Snapshot
 from mttp.viewing.overview import Contents, marks, sections, with_problems
-from mttp.viewing.picking import contents_of
+from mttp.viewing.picking import contents_of, of_all_runs
 from mttp.viewing.queries import episode_rows
 from mttp.viewing.rows import columns, views
 from mttp.viewing.update_page import update_page
@@ -178,14 +178,14 @@ class LivePages:
     def episode(self, trace_id: str) -> dict[str, Any]:
         """The page of an episode; raises ReadError if there is none."""
         recording = self._index.episode(trace_id)
-        found = next((one for one in recording.episodes if one.trace_id == trace_id), None)
-        if found is None:
+        episode = next((each for each in recording.episodes if each.trace_id == trace_id), None)
+        if episode is None:
             raise ReadError(f"episode {trace_id} can't be read")
         sources = self._index.sources
         return episode_page(
-            found,
+            episode,
             group=_group(recording, trace_id),
-            problems=[str(one) for one in recording.problems if one.trace_id == trace_id],
+            problems=[str(each) for each in recording.problems if each.trace_id == trace_id],
             pieces=self._pieces,
             source=sources[0] if len(sources) == 1 else "",
         )
@@ -254,6 +254,7 @@ class LivePages:
                 "columns": [column.to_dict() for column in listed],
                 "views": views(shown.episodes, listed),
                 "marks": marks(shown),
+                "of_all": of_all_runs(contents),
             }
 
     def _page(self, picked: Picked, made: Sequence[dict[str, Any]], runs: Sequence[Run]) -> dict[str, Any]:
@@ -271,6 +272,7 @@ class LivePages:
             "columns": [],
             "views": [],
             "marks": [],
+            "of_all": "",
         }
 
 

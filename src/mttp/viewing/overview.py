@@ -89,7 +89,7 @@ def sections(contents: Contents, picked: Contents | None = None) -> list[dict[st
     charts = CurveCharts(counted_figures, updates, shown.runs, baseline=shown.baseline)
     has_environments = len(_environments(counted_figures)) > 1
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge rewards
-        made = (
+        parts = (
             of_runs if has_several else None,
             _summary(shown, counted_figures),
             gate_section(shown.gate, shown.verdicts),
@@ -107,7 +107,7 @@ def sections(contents: Contents, picked: Contents | None = None) -> list[dict[st
             groups_section(shown.episodes),
             None if has_several else of_runs,
         )
-    return [each for each in made if each is not None]
+    return [each for each in parts if each is not None]
 
 
 def marks(contents: Contents) -> list[dict[str, Any]]:
@@ -169,7 +169,7 @@ def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
         *_totals(episodes),
         fact("runs", runs["number"]),
     ]
-    failures = sum(one.failed for one in contents.graders)
+    failures = sum(grader.failed for grader in contents.graders)
     if failures:
         items.append(fact("failed gradings", failures, detail="see graders", state="bad"))
     if contents.faults:
@@ -319,5 +319,5 @@ def _rank(points: Sequence[Sequence[tuple[float, float, str]]]) -> str:
     pairs = np.array([point[:2] for part in points for point in part], float)
     if len(pairs) < 3 or any(len(np.unique(pairs[:, side])) < 2 for side in (0, 1)):
         return "not defined"
-    found = scipy_stats().spearmanr(pairs[:, 0], pairs[:, 1]).statistic
-    return f"Spearman {found:+.2f}, n={len(pairs):,}"
+    correlation = scipy_stats().spearmanr(pairs[:, 0], pairs[:, 1]).statistic
+    return f"Spearman {correlation:+.2f}, n={len(pairs):,}"

@@ -232,5 +232,5 @@ def _packages(run: Run) -> dict[str, Any] | None:
 
 def _flat(config: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if isinstance(config, dict) and config:
-        return [one for key, value in config.items() for one in _flat(value, f"{prefix}{key}.")]
+        return [pair for key, value in config.items() for pair in _flat(value, f"{prefix}{key}.")]
     return [] if config is None else [(prefix.rstrip("."), config)]

@@ -15,7 +15,7 @@ from mttp.viewing.overview import Contents
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PickedRuns", "contents_of"]
+__all__ = ["PickedRuns", "contents_of", "of_all_runs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,13 @@ class PickedRuns:
     def _of_runs(self, query: str) -> str:
         run_ids = ", ".join(map(quoted, self.run_ids))
         return f"WITH episodes AS (FROM main.episodes WHERE run_id IN ({run_ids})) {query}"
+
+
+def of_all_runs(contents: Contents) -> str:
+    """Return a sentence of what `contents_of` leaves out; empty if that is nothing."""
+    results = {"the comparison with the baseline": contents.comparison, "the gate": contents.gate}
+    names = " and ".join(name for name, result in results.items() if result is not None)
+    return names and f"Only for all runs: {names}."
 
 
 def contents_of(contents: Contents, run_ids: Sequence[str], health: Health) -> Contents:

@@ -102,10 +102,10 @@ def _conditions(columns: Mapping[str, EpisodeColumn], query: _Query) -> tuple[li
     parameters: dict[str, Any] = {f"word{place}": word for place, word in enumerate(words)}
     if len(query.filters) > _MOST_FILTERS:
         raise ConfigureError(f"there are {len(query.filters):,} filters; give at most {_MOST_FILTERS}")
-    _check_patterns([one.value for one in query.filters if one.operator == "~"])
-    for place, one in enumerate(query.filters):
-        column, name = _column(columns, one.column), f"value{place}"
-        condition, parameters[name] = _condition(column, one.operator, one.value, f"${name}")
+    _check_patterns([filter_.value for filter_ in query.filters if filter_.operator == "~"])
+    for place, filter_ in enumerate(query.filters):
+        column, name = _column(columns, filter_.column), f"value{place}"
+        condition, parameters[name] = _condition(column, filter_.operator, filter_.value, f"${name}")
         conditions.append(condition)
     return conditions, parameters
 

@@ -31,7 +31,7 @@ from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import UPDATES, figures
 from mttp.viewing.html import report_html
 from mttp.viewing.overview import Contents, marks, sections, with_problems
-from mttp.viewing.picking import contents_of
+from mttp.viewing.picking import contents_of, of_all_runs
 from mttp.viewing.rows import cells, columns, long_texts, views
 from mttp.viewing.selection import ScoredEpisode, scored_episodes, select
 from mttp.viewing.update_page import update_page
@@ -76,9 +76,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the file's content."""
-        found = asdict(self)
-        del found["html"], found["sections"]
-        return found
+        data = asdict(self)
+        del data["html"], data["sections"]
+        return data
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the file and return its path; an existing file is replaced."""
@@ -122,9 +122,9 @@ def report(
         summary = summary_of(database)
         episodes = scored_episodes(database)
         is_diagnosed = len(episodes) <= MOST_EPISODES
-        found = diagnoses(database, summary.runs) if is_diagnosed else not_diagnosed(len(episodes))
+        diagnosed = diagnoses(database, summary.runs) if is_diagnosed else not_diagnosed(len(episodes))
         comparison = None if base is None else _compared(base, database, allow)
-        named = _named(found, comparison)
+        named = _named(diagnosed, comparison)
         trace_ids, sampling = select(episodes, limit, named)
         important, _ = select(episodes, max(1, len(trace_ids) // 2), named)
         contents = Contents(
@@ -136,10 +136,10 @@ def report(
             updates=database.rows(UPDATES),
             baseline=None if base is None else figures(base),
             comparison=comparison,
-            diagnoses=found,
+            diagnoses=diagnosed,
             gate=None if rules is None else gate(database, rules=rules, baseline=base),
         )
-        made = sections(contents)
+        blocks = sections(contents)
         shown = columns(database)
         names = {run.id: run.name or run.id for run in summary.runs}
         overview: dict[str, Any] = {
@@ -152,6 +152,7 @@ def report(
             "marks": marks(contents),
             "runs": [{"id": run_id, "name": name} for run_id, name in names.items()],
             "picked": [],
+            "of_all": of_all_runs(contents),
         }
         updates = _updates(database, contents.updates, names)
         parts = [*_parts(contents)]
@@ -159,7 +160,7 @@ def report(
         texts = _texts(long_texts(database, trace_ids))
     recording = _chosen(source, trace_ids, episodes, progress)
     problems = [*dict.fromkeys([*_missing(summary.problems), *recording.problems])]
-    overview["sections"] = with_problems(made, problems, summary.faults)
+    overview["sections"] = with_problems(blocks, problems, summary.faults)
     chunks, chunk_of = _chunks(_pages(recording, pieces, [*dict.fromkeys([*named, *important, *trace_ids])]))
     overview["sampling"] = _sampling(sampling, len(rows), len(chunk_of))
     data: dict[str, Any] = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}
@@ -199,10 +200,12 @@ def _chosen(
     progress: Callable[[int], object] | None,
 ) -> Recording:
     """Return the recording with these episodes, and all groups, updates and runs."""
-    kept = {*trace_ids}
+    chosen = {*trace_ids}
     if isinstance(source, Recording):
-        return replace(source, episodes=[one for one in source.episodes if one.trace_id in kept])
-    return read_without(source, {one["trace_id"] for one in episodes} - kept, progress=progress)
+        return replace(
+            source, episodes=[episode for episode in source.episodes if episode.trace_id in chosen]
+        )
+    return read_without(source, {episode["trace_id"] for episode in episodes} - chosen, progress=progress)
 
 
 def _missing(problems: Iterable[Problem]) -> list[Problem]:
@@ -283,7 +286,7 @@ def _with_problems_of(
 
 
 def _texts(texts: Sequence[Sequence[str]]) -> str:
-    """Return the texts of each row, compressed: without all that is no prompt or completion, or none, if large."""
+    """Return the texts of each row, compressed: only prompts and completions, or none, where all are too large."""
     packed = (_packed(_json([row[:number] for row in texts])) for number in (3, 2))
     return next((text for text in packed if len(text) <= _MOST_TEXTS), "")
 

@@ -105,13 +105,16 @@ _NEWS = {
 
 def columns(database: EpisodeDatabase) -> list[EpisodeColumn]:
     """Return the columns with a value in any of the episodes, and those that are always shown."""
-    news = (f'{_NEWS.get(one.key, f"count({one.sql})")} AS "{one.key}"' for one in (*_FIRST, *_LAST))
+    news = (
+        f'{_NEWS.get(column.key, f"count({column.sql})")} AS "{column.key}"' for column in (*_FIRST, *_LAST)
+    )
     (counts,) = database.rows(f"SELECT {', '.join(news)} FROM episodes")
     first, last = (
-        [one for one in listed if counts[one.key] > 0 or one.key in _ALWAYS] for listed in (_FIRST, _LAST)
+        [column for column in listed if counts[column.key] > 0 or column.key in _ALWAYS]
+        for listed in (_FIRST, _LAST)
     )
-    own = {name: _named(database, name) for name in ("components", "metrics", "metadata")}
-    return [*first, *own["components"], *last, *own["metrics"], *own["metadata"]]
+    by_name = {name: _named(database, name) for name in ("components", "metrics", "metadata")}
+    return [*first, *by_name["components"], *last, *by_name["metrics"], *by_name["metadata"]]
 
 
 def _named(database: EpisodeDatabase, map: str) -> list[EpisodeColumn]:
@@ -157,27 +160,27 @@ def views(database: EpisodeDatabase, shown: Sequence[EpisodeColumn]) -> list[dic
     ended = [("status", "=", COMPLETED)] if statuses - {COMPLETED} else []
     if reward_statuses - {"ok", "missing"} and "reward_status" in keys:
         ended.append(("reward_status", "~", "^(ok|missing)$"))
-    found = [_view("All", "every episode, the last one first", "start", descending=True)]
+    choices = [_view("All", "every episode, the last one first", "start", descending=True)]
     if "failure" in outcomes:
         help, filters = "failed episodes, the highest reward first", [("outcome", "=", "failure"), *ended]
-        found.append(_view("High reward, failed", help, score, filters, descending=True))
+        choices.append(_view("High reward, failed", help, score, filters, descending=True))
     if "success" in outcomes:
         help, filters = "successful episodes, the lowest reward first", [("outcome", "=", "success"), *ended]
-        found.append(_view("Low reward, succeeded", help, score, filters))
-    found.append(_view("Worst", "the lowest reward first", score, ended))
-    found.append(_view("Best", "the highest reward first", score, ended, descending=True))
+        choices.append(_view("Low reward, succeeded", help, score, filters))
+    choices.append(_view("Worst", "the lowest reward first", score, ended))
+    choices.append(_view("Best", "the highest reward first", score, ended, descending=True))
     if statuses - {COMPLETED}:
         help, filters = "episodes that did not complete", [("status", "!=", COMPLETED)]
-        found.append(_view("Errors", help, "start", filters, descending=True))
+        choices.append(_view("Errors", help, "start", filters, descending=True))
     if "reward_status" in keys:
         help, filters = "episodes without a valid reward", [("reward_status", "!=", "ok")]
-        found.append(_view("Not scored", help, "start", filters, descending=True))
-    found.append(_view("Longest", "the most steps first", "length", descending=True))
+        choices.append(_view("Not scored", help, "start", filters, descending=True))
+    choices.append(_view("Longest", "the most steps first", "length", descending=True))
     if "surprise" in keys:
-        found.append(_view("Most surprising", "the least likely tokens first", "surprise", descending=True))
+        choices.append(_view("Most surprising", "the least likely tokens first", "surprise", descending=True))
     if "advantage" in keys:
-        found.append(_view("Lowest advantage", "the worst of their groups first", "advantage"))
-    return found
+        choices.append(_view("Lowest advantage", "the worst of their groups first", "advantage"))
+    return choices
 
 
 def _view(
@@ -189,5 +192,5 @@ def _view(
     descending: bool = False,
 ) -> dict[str, Any]:
     names = ("column", "operator", "value")
-    conditions = [dict(zip(names, one, strict=True)) for one in filters]
+    conditions = [dict(zip(names, filter_, strict=True)) for filter_ in filters]
     return {"name": name, "help": help, "filters": conditions, "sort": sort, "descending": descending}

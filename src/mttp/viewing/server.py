@@ -95,11 +95,11 @@ def _app(pages: LivePages, host: str, token: str | None, labels: LabelQueue | No
         if picked not in overviews:
             overviews[picked] = asyncio.ensure_future(newest_overview(picked))
             overviews[picked].add_done_callback(lambda _: overviews.pop(picked))
-        made = overviews[picked]
+        task = overviews[picked]
         # A reader who picks runs waits for them: what was there before is of other runs.
-        if (await asyncio.wait({made}, timeout=None if picked else _LONGEST_OVERVIEW))[0]:
-            return _json(made.result())
-        made.add_done_callback(lambda _: pages.tell())
+        if (await asyncio.wait({task}, timeout=None if picked else _LONGEST_OVERVIEW))[0]:
+            return _json(task.result())
+        task.add_done_callback(lambda _: pages.tell())
         return _json(await run_in_threadpool(pages.overview_so_far))
 
     async def update(request: Request) -> Response:
@@ -193,10 +193,10 @@ def _check_origin(request: Request) -> None:
 
     Browsers say where a request comes from; tools need not, but those that do are checked, too.
     """
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}".lower()
+    address = f"{request.url.scheme}://{request.headers.get('host', '')}".lower()
     origins, sites = request.headers.getlist("origin"), request.headers.getlist("sec-fetch-site")
-    if any(origin.lower() != own for origin in origins):
-        raise HTTPException(403, f"requests of pages of other sites are refused; this one is {own}")
+    if any(origin.lower() != address for origin in origins):
+        raise HTTPException(403, f"requests of pages of other sites are refused; this one is {address}")
     if any(site.lower() not in ("same-origin", "none") for site in sites):
         raise HTTPException(403, "requests of pages of other sites are refused")
     if request.method != "POST":
@@ -258,8 +258,8 @@ def _unavailable(reason: str) -> HTTPException:
     return HTTPException(503, reason, {"Retry-After": f"{_LONGEST_SEARCH:.0f}"})
 
 
-def _has_token(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode(), token.encode())
+def _has_token(text: str, token: str) -> bool:
+    return hmac.compare_digest(text.encode(), token.encode())
 
 
 def _with_token(request: Request, token: str) -> Response:

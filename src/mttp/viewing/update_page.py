@@ -110,16 +110,18 @@ def _number(name: str, value: float) -> Block:
 
 
 def _groups(database: EpisodeDatabase, row: Mapping[str, Any]) -> list[Block | None]:
-    wanted = [*row["groups"]]
-    if not wanted:
+    group_ids = [*row["groups"]]
+    if not group_ids:
         return []
     rows = groups(
         database,
         'run_id = $run AND "group" IN (SELECT unnest($groups::VARCHAR[]))',
-        {"run": row["run_id"], "groups": wanted},
+        {"run": row["run_id"], "groups": group_ids},
     )
-    missing = len({*wanted} - {each["id"] for each in rows})
-    absent = note(f"Of {len(wanted):,} groups {missing:,} have no episode here.", "warn") if missing else None
+    missing = len({*group_ids} - {each["id"] for each in rows})
+    absent = (
+        note(f"Of {len(group_ids):,} groups {missing:,} have no episode here.", "warn") if missing else None
+    )
     return [groups_table(rows, most=_MOST_ROWS), absent]
 
 

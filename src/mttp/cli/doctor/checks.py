@@ -287,9 +287,9 @@ def _files(address: str, options: Mapping[str, object]) -> list[SetupFinding]:
         suffix = str(take(options, FileTransport).get("suffix", "")) if is_folder else path.suffix
         if suffix.endswith(".zst") and find_spec("zstandard") is None:
             raise MissingExtra(package="zstandard", extra="zstd", purpose="writing .zst")
-    found = SetupFinding("transport", "ok", address)
+    finding = SetupFinding("transport", "ok", address)
     is_file = not is_folder and not address.startswith("tensorboard")
-    return [found, *_folder(path.parent if is_file else path, path if is_file else None)]
+    return [finding, *_folder(path.parent if is_file else path, path if is_file else None)]
 
 
 def _folder(folder: Path, file: Path | None = None) -> Iterator[SetupFinding]:
@@ -307,8 +307,8 @@ def _folder(folder: Path, file: Path | None = None) -> Iterator[SetupFinding]:
         reason = f"can't write to {place}: {error.strerror}"
         yield SetupFinding("folder", "error", reason, "choose another place, or make this one writable")
         return
-    made = "" if parent == folder else f"; {folder} will be made"
-    yield SetupFinding("folder", "ok", f"{parent} can be written{made}")
+    remark = "" if parent == folder else f"; {folder} will be made"
+    yield SetupFinding("folder", "ok", f"{parent} can be written{remark}")
     space = f"{decimal(free)} are free on the disk of {folder}"
     if free < FEW_BYTES:
         yield SetupFinding("disk", "warning", space, "free some space: spans would be lost on a full disk")

@@ -44,9 +44,9 @@ def sorted_by(episodes: Sequence[Episode], key: str, *, reverse: bool = False) -
 
 def document(episode: Episode) -> dict[str, Any]:
     """Return an episode as an object of plain data, without its steps."""
-    found: dict[str, Any] = jsonable(episode)
-    del found["steps"]
-    return found | {"duration": episode.duration, "scores": jsonable(episode.scores)}
+    data: dict[str, Any] = jsonable(episode)
+    del data["steps"]
+    return data | {"duration": episode.duration, "scores": jsonable(episode.scores)}
 
 
 def runs_table(runs: Sequence[Run], *, limit: int | None) -> Listing:
