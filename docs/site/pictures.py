@@ -182,7 +182,7 @@ def report(folder: Path) -> None:
         view.wait_for_timeout(1000)
         view.screenshot(path=IMAGES / "report.png")
         view.goto(f"{address}#/episode/{episode}")
-        view.click("text=Tokens (")
+        view.click("text=Tokens: ")
         view.hover(".token >> nth=3")
         view.wait_for_timeout(500)
         view.screenshot(path=IMAGES / "episode.png")

@@ -129,7 +129,8 @@ def test_the_overview_shows_charts_findings_and_the_baseline(opened: Opened, fol
     assert page.locator("figure").count() >= 8
     assert 0 == page.locator("figure:not(:has(figcaption))").count()
     numbers = page.get_by_role("cell", name="39 and 39").first.bounding_box()
-    assert numbers is not None and numbers["height"] < 60
+    assert numbers is not None
+    assert numbers["height"] < 60
 
     (run,) = run_ids(folder / "new.jsonl")
     opened.go(f"#/overview?run={run}")

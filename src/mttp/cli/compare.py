@@ -97,7 +97,7 @@ def compare(
          or sides that can't be compared.
     """
     with progress([base, candidate]) as advance:
-        comparison = compared(
+        result = compared(
             base,
             candidate,
             metrics=metric or (),
@@ -109,11 +109,7 @@ def compare(
             progress=advance,
         )
     if json:
-        print_json(comparison.to_dict())
+        print_json(result.to_dict())
     else:
-        print_page(comparison_page(comparison), markdown=markdown)
-    fail(
-        [comparison_headline(comparison)]
-        if strict and comparison.verdict in ("worse", "inconclusive")
-        else []
-    )
+        print_page(comparison_page(result), markdown=markdown)
+    fail([comparison_headline(result)] if strict and result.verdict in ("worse", "inconclusive") else [])

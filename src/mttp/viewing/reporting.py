@@ -286,7 +286,7 @@ def _with_problems_of(
 
 
 def _texts(texts: Sequence[Sequence[str]]) -> str:
-    """Return the texts of each row, compressed: only prompts and completions, or none, where all are too large."""
+    """Return the texts of each row, compressed: prompts and completions, or none, where all are too large."""
     packed = (_packed(_json([row[:number] for row in texts])) for number in (3, 2))
     return next((text for text in packed if len(text) <= _MOST_TEXTS), "")
 
