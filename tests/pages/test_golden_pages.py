@@ -77,6 +77,10 @@ def as_html(page: Iterable[Block | None]) -> str:
         "made": 0,
         "sampling": "",
         "sections": sections,
+        "runs": [],
+        "picked": [],
+        "of_all": "",
+        "marks": [],
     }
     data = {"overview": {**overview, "columns": [], "views": []}, "rows": [], "chunks": [], "chunk_of": {}}
     return report_html("", json.dumps({**data, "texts": ""}))

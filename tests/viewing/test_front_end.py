@@ -341,7 +341,7 @@ def test_an_update_has_a_page(browser: Browser, tmp_path: Path, how: str, width:
         expect(page.locator("h1")).to_have_text("Update 2 of slow")
         opened.go(f"#/update/{slow}/77")
         expect(page.get_by_role("alert")).to_contain_text("update 77")
-    opened.wrong = [message for message in opened.wrong if "404" not in message]
+        opened.wrong[:] = [message for message in opened.wrong if "404" not in message]
 
 
 def test_the_overview_of_a_run_with_groups_is_short(browser: Browser, tmp_path: Path) -> None:
@@ -438,20 +438,21 @@ def test_a_long_table_shows_its_first_rows(browser: Browser, tmp_path: Path) -> 
     """
     with mttp.configure(f"file://{tmp_path}/run.jsonl"):
         for number in range(20):
-            with mttp.episode(env="e", task=f"t{number:02}") as episode:
-                episode.reward(float(number))
-                episode.end(terminated=True)
+            for member in range(2):
+                with mttp.episode(env="e", group=f"g{number:02}") as episode:
+                    episode.reward(float(number + member))
+                    episode.end(terminated=True)
     report(tmp_path / "run.jsonl").write(tmp_path / "run.html")
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     opened = Opened(context, (tmp_path / "run.html").as_uri())
-    section = opened.page.locator("#section-slices")
+    section = opened.page.locator("#section-groups")
     shown = section.locator("tbody tr")
     expect(shown).to_have_count(10)
-    section.get_by_role("button", name="return").click()
-    expect(shown.first).to_contain_text("t19")
+    section.get_by_role("button", name="mean").click()
+    expect(shown.first).to_contain_text("g19")
     section.get_by_role("button", name="Show all 20 rows").click()
     expect(shown).to_have_count(20)
-    expect(shown.last).to_contain_text("t00")
+    expect(shown.last).to_contain_text("g00")
     context.close()
 
 

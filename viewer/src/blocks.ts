@@ -30,7 +30,7 @@ export function block(found: Block): HTMLElement {
     case "step":
       return h("ol", { class: "steps" }, step(found));
     case "message":
-      return message(found, "h3");
+      return message(found);
     case "call":
       return call(found);
     case "reward":

@@ -39,7 +39,7 @@ function section(found: Section, episode: Episode): HTMLElement {
   const others = found.blocks.filter((one) => one.type !== "step");
   return h("section", { id: `section-${found.id}` },
     h("h2", {}, found.id === "group" ? link(groupAddress(episode.trace_id), found.title) : found.title),
-    steps.length ? stepList(steps) : null, ...others.map(block));
+    steps.length ? stepList(steps) : null, ...others.map((one) => (one.type === "message" ? message(one, "h3") : block(one))));
 }
 
 function navigation(found: Episode, neighbours: Neighbours): HTMLElement {

@@ -160,13 +160,14 @@ texts AS (
 
 -- What else was said: texts of later observations and of calls, and errors below the episode, each once.
 exchanged AS (
-    SELECT trace_id, string_agg(words, chr(10) ORDER BY start_time, place) AS exchange
+    SELECT trace_id, string_agg(words, chr(10) ORDER BY start_time, place, position) AS exchange
     FROM (
-        SELECT said.trace_id, words, min(start_time) AS start_time, min(said.place) AS place
+        SELECT said.trace_id, words, min(start_time) AS start_time, min(said.place) AS place, min(position) AS position
         FROM (
-            SELECT trace_id, start_time, place, unnest("exchange") AS words
+            SELECT
+                trace_id, start_time, place, unnest("exchange") AS words, unnest(range(len("exchange"))) AS position
             FROM spans
-            UNION ALL
+            UNION ALL BY NAME
             SELECT trace_id, start_time, place, concat_ws(': ', "error.type", nullif(status_message, '')) AS words
             FROM spans
             WHERE type <> 'episode'
