@@ -323,7 +323,7 @@ def test_several_runs_stand_first_with_what_differs() -> None:
 
 def test_each_of_several_runs_is_diagnosed() -> None:
     """
-    Their findings are one table, the worst first, and counted in the table of runs.
+    Their findings are one table, the worst first, and counted in the table of runs and in the summary.
     """
     seeds(returns=(1.0,) * 40)
     made = report("runs")
@@ -333,6 +333,8 @@ def test_each_of_several_runs_is_diagnosed() -> None:
     counts = [row[keys.index("findings")] for row in by_id["runs"][0]["rows"]]
     findings = next(block for block in by_id["diagnosis"] if block["type"] == "table")
     severities = [row[0] for row in findings["rows"]]
+    total = by_id["summary"][0]["items"][0]
+    assert ("findings", len(severities)) == (total["label"], total["value"])
     assert 4 == len(counts)
     assert all(count != "none" for count in counts)
     assert severities == sorted(severities, key=["high", "medium", "low"].index)

@@ -28,6 +28,7 @@ from mttp.pages.study import comparison_section, diagnosis_section, gate_section
 from mttp.reading.completeness import sampled
 from mttp.reading.problems import Problem
 from mttp.study.curve_marks import curve_marks
+from mttp.study.diagnosis import SEVERITIES
 from mttp.study.learning_curves import Timeline
 from mttp.viewing.curves import CurveCharts
 from mttp.viewing.diagnoses import Diagnoses
@@ -157,6 +158,7 @@ def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
     (runs,) = contents.episodes.rows("SELECT count(DISTINCT run_id) AS number FROM episodes")
     environments = _environments(episodes)
     items = [
+        *_findings_fact(contents.diagnoses),
         fact(
             "episodes",
             sum(row["number"] for row in recorded),
@@ -176,6 +178,17 @@ def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
         total = sum(contents.faults.values())
         items.append(fact("faults", total, detail=counted(contents.faults), state="warn"))
     return section("summary", "Summary", [facts(items), environments_table(contents.episodes)])
+
+
+def _findings_fact(diagnoses: Diagnoses) -> list[dict[str, Any]]:
+    """Return whether anything is broken: the findings by severity, unless nothing was diagnosed."""
+    diagnosed = [diagnosis for diagnosis in diagnoses.values() if not isinstance(diagnosis, str)]
+    if not diagnosed:
+        return []
+    findings = Counter[str](finding.severity for diagnosis in diagnosed for finding in diagnosis.findings)
+    state = "bad" if findings["high"] else "warn" if findings["medium"] else "plain"
+    by_severity: dict[str, int] = {name: findings[name] for name in SEVERITIES if findings[name]}
+    return [fact("findings", findings.total(), detail=counted(by_severity), state=state)]
 
 
 def _means(episodes: Figures) -> list[dict[str, Any]]:
