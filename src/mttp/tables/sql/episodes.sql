@@ -672,8 +672,7 @@ SELECT
     texts.prompt,
     -- Text of the actions; loaded where a query asks for it.
     texts.completion,
-    -- Texts of later messages, of arguments and results of tools, and of errors of steps, calls and graders, that
-    -- are neither in prompt nor in completion; loaded where a query asks for it.
+    -- Other texts: later messages, arguments and results of tools, errors of steps, calls and graders; loaded where a query asks for it.
     exchanged.exchange
 FROM settled
 LEFT JOIN tokens USING (trace_id)
