@@ -71,6 +71,7 @@ def query(**changes: Any) -> dict[str, Any]:
     return {
         "search": "",
         "filters": [],
+        "runs": [],
         "sort": "start",
         "descending": False,
         "offset": 0,
@@ -133,6 +134,7 @@ def test_queries_have_the_same_answers_as_in_a_report(pages: LivePages) -> None:
     ]
     queries += [query(search="T1 success"), query(search="none"), query(offset=5, limit=3), query(offset=50)]
     overview = pages.overview()
+    queries.append(query(runs=[overview["runs"][0]["id"]]))
     rows = pages.episodes(query())["rows"]
     script = f"""
 import {{ run }} from {json.dumps(str(VIEWER / "src" / "query.ts"))};
