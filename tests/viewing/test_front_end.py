@@ -19,9 +19,9 @@ from viewing.recorded import HOSTILE, pieces, poles, record, seeds
 import mttp
 from mttp.cli.files import LateFactsFile
 from mttp.viewing import report
+from mttp.viewing.labeling import Labeling
 from mttp.viewing.live import LivePages
 from mttp.viewing.server import serve
-from mttp.workflows.labeling import Labeling
 
 pytestmark = pytest.mark.browser
 ARGUMENTS = [

@@ -1,4 +1,4 @@
-"""Labels over HTTP: what is recorded, who may send it, and what a bad one is told."""
+"""Labels over HTTP: what the server records, whose requests it accepts, and which errors it answers with."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from viewing.test_server import ask
 
 import mttp
 from mttp.cli.files import LateFactsFile
+from mttp.viewing.labeling import Labeling
 from mttp.viewing.live import LivePages
 from mttp.viewing.server import serve
-from mttp.workflows.labeling import Labeling
 
 
 class Viewer:

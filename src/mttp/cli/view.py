@@ -20,8 +20,8 @@ from mttp.errors import ConfigureError
 from mttp.pages.words import count, visible
 
 if TYPE_CHECKING:
+    from mttp.viewing.labeling import Labeling
     from mttp.viewing.live import LivePages
-    from mttp.workflows.labeling import Labeling
 
 __all__ = ["view"]
 
@@ -135,7 +135,7 @@ def _label_file(paths: Sequence[str]) -> LateFactsFile:
 def _labeling(
     pages: LivePages, target: LateFactsFile | None, by: str, random_share: float
 ) -> Labeling | None:
-    from mttp.workflows.labeling import Labeling
+    from mttp.viewing.labeling import Labeling
 
     return None if target is None else Labeling(pages, target.add, by=by, random_share=random_share)
 

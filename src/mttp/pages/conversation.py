@@ -9,8 +9,8 @@ from mttp.model.chat import Message, frame_message, from_text, messages, seen
 from mttp.model.episodes import Call, Episode, Step
 from mttp.pages.blocks import Block, fact, facts, note
 from mttp.pages.messages import add_call, call_block, contents, message_block, parts, result_block
+from mttp.pages.recorded_facts import annotation_words, recorded_facts, troubles
 from mttp.pages.rewards import reward_block
-from mttp.pages.stated import annotation_words, stated, troubles
 from mttp.pages.tokens import Pieces, token_block
 from mttp.pages.words import count, duration, number
 from mttp.reading.jsonable import jsonable
@@ -60,7 +60,7 @@ class Transcript:
         blocks += [reward_block(reward) for reward in step.rewards]
         blocks += [note(annotation_words(annotation)) for annotation in step.annotations]
         blocks += [token_block(step.tokens, self._pieces)] if step.tokens is not None else []
-        known = facts([fact(name, value) for name, value in stated(step, maps=True).items()])
+        known = facts([fact(name, value) for name, value in recorded_facts(step, maps=True).items()])
         return {
             "type": "step",
             "index": step.index,

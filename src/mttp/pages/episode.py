@@ -13,8 +13,8 @@ from mttp.pages.blocks import Block, column, fact, facts, note, section, table
 from mttp.pages.conversation import Transcript
 from mttp.pages.course import course, timeline
 from mttp.pages.messages import contents
+from mttp.pages.recorded_facts import annotation_words, identity, recorded_facts, troubles
 from mttp.pages.rewards import reward_block
-from mttp.pages.stated import annotation_words, identity, stated, troubles
 from mttp.pages.tokens import Pieces
 from mttp.pages.words import count, duration, moment, number
 
@@ -104,13 +104,13 @@ def _steps(episode: Episode, pieces: Pieces | None, limit: int | None) -> Iterat
 def _agent(agent: Agent) -> Iterator[Block | None]:
     ends = [name for name in ("terminated", "truncated") if getattr(agent, name)]
     yield note(", ".join([*ends, f"return {number(agent.return_)}", count(agent.length, "step")]))
-    yield facts([fact(name, value) for name, value in stated(agent, maps=True).items()])
+    yield facts([fact(name, value) for name, value in recorded_facts(agent, maps=True).items()])
     yield from map(reward_block, agent.rewards)
 
 
 def _facts(episode: Episode) -> list[Block]:
     known = {"episode": episode.trace_id, "started": moment(episode.start_time)} | identity(episode)
-    known |= {name: value for name, value in stated(episode, maps=True).items() if name not in known}
+    known |= {name: value for name, value in recorded_facts(episode, maps=True).items() if name not in known}
     return [fact(name, value) for name, value in known.items()]
 
 

@@ -12,7 +12,7 @@ from mttp.codec.pictures import png
 from mttp.model.chat import Message, from_text, message_text, messages, pictures, reasoning, tool_calls
 from mttp.model.episodes import Call, Step
 from mttp.pages.blocks import Block, fact
-from mttp.pages.stated import EMPTY, stated, troubles
+from mttp.pages.recorded_facts import EMPTY, recorded_facts, troubles
 from mttp.pages.words import duration
 from mttp.reading.jsonable import to_json
 
@@ -126,7 +126,7 @@ def add_call(block: Block, call: Call) -> None:
     words += [f"{call.output_tokens:,} tokens out"] if call.output_tokens is not None else []
     if call.start_time is not None and call.end_time is not None:
         words.append(duration((call.end_time - call.start_time) / 1e9))
-    known = stated(call) | {f"parameters.{name}": value for name, value in call.parameters.items()}
+    known = recorded_facts(call) | {f"parameters.{name}": value for name, value in call.parameters.items()}
     block["facts"] = [fact(name, value) for name, value in known.items()]
     block["words"] = ", ".join([*words, *call.finish_reasons])
     block["error"] = "; ".join(text for _, text in troubles(call))

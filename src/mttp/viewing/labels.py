@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Annotated, Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +15,10 @@ from starlette.routing import Route
 
 from mttp.errors import ConfigureError
 
-__all__ = ["LabelQueue", "label_routes"]
+if TYPE_CHECKING:
+    from mttp.viewing.labeling import Labeling
+
+__all__ = ["label_routes"]
 
 TOKEN_HEADER = "X-Mttp-Token"
 _TRACE_ID = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -23,36 +26,6 @@ _MOST_SKIPPED = 1_000
 _LONGEST_NOTE = 10_000
 
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-class LabelQueue(Protocol):
-    """The labels of one person, and the queue of episodes to label."""
-
-    by: str
-    token: str
-
-    def next(self, skipped: Collection[str] = ()) -> dict[str, Any]:
-        """Return the next episode of the queue."""
-
-    def label(
-        self,
-        episode: str,
-        *,
-        draw: str = "",
-        score: float | None = None,
-        note: str | None = None,
-        best: bool = False,
-    ) -> dict[str, Any]:
-        """Record a label of an episode; return its current ones."""
-
-    def undo(self) -> dict[str, Any]:
-        """Take the last label back."""
-
-    def of(self, episode: str) -> dict[str, Any]:
-        """Return the current labels of an episode."""
-
-    def overview(self) -> dict[str, Any]:
-        """Return what the labels say."""
 
 
 class _Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +45,7 @@ class _Undo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def label_routes(
-    labels: LabelQueue,
+    labels: Labeling,
     guarded: Callable[[Handler], Handler],
     body_of: Callable[[Request], Awaitable[Mapping[str, Any]]],
     answer: Callable[[object], Response],

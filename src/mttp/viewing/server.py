@@ -1,4 +1,4 @@
-"""Serves the pages of growing recordings over HTTP: read-only, on loopback unless told otherwise."""
+"""Serves the pages of growing recordings over HTTP, on loopback unless told otherwise; writes only labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from mttp.otlp import app_server
 from mttp.otlp.app_server import AppServer
 from mttp.viewing.html import asset, view_html
 from mttp.viewing.live import LivePages, Picked
+
+if TYPE_CHECKING:
+    from mttp.viewing.labeling import Labeling
 
 try:
     from anyio import move_on_after
@@ -27,7 +30,7 @@ try:
     from starlette.responses import PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
 
-    from mttp.viewing.labels import LabelQueue, label_routes
+    from mttp.viewing.labels import label_routes
 except ImportError as error:
     raise MissingExtra(package="starlette and uvicorn", extra="view", purpose="mttp view") from error
 
@@ -69,7 +72,7 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(
-    pages: LivePages, host: str, port: int, *, token: str | None = None, labels: LabelQueue | None = None
+    pages: LivePages, host: str, port: int, *, token: str | None = None, labels: Labeling | None = None
 ) -> AppServer:
     """
     Serve the pages; with a `token`, to those who open `/?token=TOKEN` once.
@@ -81,7 +84,7 @@ def serve(
     return AppServer(app, host, port, name="mttp-view-server", on_close=pages.stop)
 
 
-def _app(pages: LivePages, host: str, token: str | None, labels: LabelQueue | None) -> Starlette:
+def _app(pages: LivePages, host: str, token: str | None, labels: Labeling | None) -> Starlette:
     summing_up, searching, reading = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
     overviews: dict[Picked, asyncio.Future[dict[str, Any]]] = {}
 
@@ -90,7 +93,7 @@ def _app(pages: LivePages, host: str, token: str | None, labels: LabelQueue | No
             return await run_in_threadpool(pages.overview, picked)
 
     async def overview(request: Request) -> Response:
-        """Answer with the newest overview; if that takes long, with an older one, and the newest is told."""
+        """Answer with the newest overview, or with the last one if that takes long; pages then ask again."""
         picked = _picked(request)
         if picked not in overviews:
             overviews[picked] = asyncio.ensure_future(newest_overview(picked))

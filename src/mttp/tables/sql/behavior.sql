@@ -23,8 +23,6 @@ acts AS (
         CASE WHEN len("token_ids") > 0 THEN hash("token_ids") END AS tokens,
         "log_ratio_sums" AS ratio,
         "entropy_sums" AS entropy,
-        "mttp.token.policy_version" AS policy_version,
-        "mttp.metric"['confidence'] AS confidence,
         coalesce("mttp.step.reward_status" = 'error', "mttp.steps.reward_errors" > 0, false) AS has_failed
     FROM spans
     LEFT JOIN answered ON answered.step = spans.place
@@ -37,8 +35,6 @@ whole AS (
         arg_min({'text': observation_text}, "order").text AS prompt,
         string_agg(action_text, chr(10) ORDER BY "order") AS completion,
         list(tokens ORDER BY "order") FILTER (tokens IS NOT NULL) AS tokens,
-        arg_min(policy_version, "order") AS policy_version,
-        arg_min(confidence, "order") AS confidence,
         bool_or(has_failed) AS has_failed,
         CASE WHEN count(ratio) > 0 THEN [fsum(ratio[1]), fsum(ratio[2]), fsum(ratio[3]), fsum(ratio[4])] END
             AS log_ratio_sums,
@@ -62,10 +58,6 @@ SELECT
         WHEN len(tokens) > 0 THEN hash(tokens)
         WHEN completion ~ '\S' THEN hash(regexp_replace(trim(completion, ' ' || chr(9) || chr(10) || chr(13)), '\s+', ' ', 'g'))
     END AS answer,
-    -- Version of the policy, by its tokens.
-    policy_version,
-    -- First metric `confidence` of a step.
-    confidence,
     -- Whether the reward of a step failed.
     has_failed,
     -- Sums over sampled tokens for k1, k2 and k3 of the divergence from the reference, and the number of tokens.

@@ -10,7 +10,7 @@ from mttp.model.scorings import Reward
 from mttp.pages.words import moment, number
 from mttp.reading.jsonable import to_json
 
-__all__ = ["EMPTY", "annotation_words", "identity", "reward_words", "stated", "troubles"]
+__all__ = ["EMPTY", "annotation_words", "identity", "reward_words", "recorded_facts", "troubles"]
 
 EMPTY: Final = "(empty)"
 """Stands for an empty text: that it is empty was recorded."""
@@ -26,7 +26,7 @@ _OF: Final[dict[type, tuple[str, ...]]] = {
 _MAPS: Final = ("metrics", "metadata", "extra")
 
 
-def stated(value: Episode | Agent | Step | Call, *, maps: bool = False) -> dict[str, Any]:
+def recorded_facts(value: Episode | Agent | Step | Call, *, maps: bool = False) -> dict[str, Any]:
     """
     Return the facts that a value states, by name with spaces; those without a value are left out.
 
@@ -45,7 +45,9 @@ def identity(episode: Episode) -> dict[str, Any]:
         "consumed by": episode.consumed_by,
         "discarded by": episode.discarded_by,
     }
-    return stated(episode) | {name: ", ".join(map(str, items)) for name, items in lists.items() if items}
+    return recorded_facts(episode) | {
+        name: ", ".join(map(str, items)) for name, items in lists.items() if items
+    }
 
 
 def troubles(value: Episode | Agent | Step | Call) -> list[tuple[str, str]]:
